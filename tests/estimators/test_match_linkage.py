@@ -222,6 +222,58 @@ def test_labels_lower_and_raise_pairs_that_are_like_them(seed):
     assert chances[1].mean() > without.mean() - 0.02
 
 
+@pytest.mark.parametrize(("to", "learned"), [("left", False), ("right", True), ("one", False)])
+def test_rows_that_come_are_told_as_if_all_were_linked_again(to, learned, monkeypatch):
+    one, other = two_tables(2, 60, 20)
+    new = one.iloc[[*range(6), *range(62, 68)]]  # half of them match
+    one = one.drop(new.index)
+    tables = {"left": [one, other], "right": [other, one], "one": [pd.concat([one, other], ignore_index=True), None]}
+    monkeypatch.setattr("vicinal.estimators.matching.FEW", 50)
+    pairs = pd.concat([labelled(range(8, 60), 1), labelled(range(9, 60), 0)]).rename(
+        columns={"left": "right", "right": "left"}
+    )
+    pairs.loc[pairs["match"] == 0, "right"] = [f"l{i}" for i in range(8, 59)]
+    model = RowMatcher(encoders={"text": "ngrams" if learned else "none"})
+    model.fit(*tables[to], pairs if learned else None)
+    assert learned == (model.learned_ is not None)
+    assert model.linkage_.refinement is not None
+    monkeypatch.setattr(RowMatcher, "_links_of", None)  # nothing is linked again
+    side = "right" if to == "right" else "left"
+    found = pd.concat([*(model.add(new.iloc[[row]], side) for row in range(6)), model.add(new.iloc[6:], side)])
+    if to == "left":  # another row is linked to the right one of this copy of it
+        twin = model.tables_.more(0, one.iloc[[10]].assign(id="twin"), None)
+        assert model.new_rows_[0].pairs(twin)[2].max() < 0.6
+    again = model.link()
+    again = again[again[["left", "right"]].isin(new["id"].tolist()).any(axis=1)]
+    chances = [
+        {
+            frozenset(pair): chance
+            for *pair, chance in zip(each["left"], each["right"], each["probability"], strict=True)
+        }
+        for each in (found, again)
+    ]
+    both = chances[0].keys() & chances[1].keys()
+    assert len(both) >= 5
+    assert len(chances[0].keys() | chances[1].keys()) <= len(both) + 1
+    np.testing.assert_allclose([chances[0][pair] for pair in both], [chances[1][pair] for pair in both], atol=0.1)
+
+
+def test_labels_that_match_a_row_twice_make_two_matches_of_a_row_probable(tmp_path):
+    left, right = two_tables(1, *SOME)
+    twice = slipped(right[:20], 3).assign(id=[f"s{i}" for i in range(20)])
+    others = [(f"l{i}", f"{side}{i}") for i in range(10, 20) for side in "rs"]
+    answers = labelled(range(10), 1)
+    further = answers.assign(right=answers["right"].str.replace("r", "s"))
+    least = []
+    for each in (further.assign(match=0), further):
+        model = fitted(left, pd.concat([right, twice]), pd.concat([answers, each]).drop_duplicates())
+        least.append(model.predict_proba(others)[:, 1].min())
+    assert least[0] < 0.2 < 0.9 < least[1]
+    assert "left table match 1.60 others on average: one-to-one links one of them, one-to-many all" in model.notes_[-1]
+    model.save(tmp_path / "m")
+    assert RowMatcher.load(tmp_path / "m").linkage_.again == model.linkage_.again
+
+
 def test_labels_that_leave_no_sign_of_matches_are_not_forgotten():
     every = persons(0, 80).assign(id=range(80))
     left = every[:60].assign(id=[f"l{i}" for i in range(60)])

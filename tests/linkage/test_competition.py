@@ -15,18 +15,19 @@ NEAR = 1e-2
 """Messages are not sent without end."""
 
 
-def competing(pairs, rows=(9, 9), links="one-to-one", single=False):
-    return Competition.of(np.array(pairs, dtype=np.int64).reshape(-1, 2), rows, links, is_single=single)
+def competing(pairs, rows=(9, 9), links="one-to-one", single=False, **others):
+    return Competition.of(np.array(pairs, dtype=np.int64).reshape(-1, 2), rows, links, is_single=single, **others)
 
 
-def by_enumeration(pairs, log_odds, sides):
-    """The probability of a set of pairs is proportional to the product of their odds, 0 where two share a row."""
+def by_enumeration(pairs, log_odds, again):
+    """A set of pairs is as probable as the product of their odds, and of ``again`` for each further pair of a row."""
     logs, members = [], []
     for size in range(len(pairs) + 1):
         for some in combinations(range(len(pairs)), size):
-            rows = [[pairs[e][side] for e in some] for side in (0, 1) if sides[side]]
-            if all(len(set(taken)) == len(taken) for taken in rows):
-                logs.append(sum(log_odds[e] for e in some))
+            more = [len(some) - len({pairs[e][side] for e in some}) for side in (0, 1)]
+            factor = math.prod(share**count for share, count in zip(again, more, strict=True))
+            if factor:
+                logs.append(sum(log_odds[e] for e in some) + math.log(factor))
                 members.append(some)
     weights = np.exp(np.array(logs) - max(logs))
     chances = np.zeros(len(pairs))
@@ -59,9 +60,10 @@ def forests(draw, most=9):
 @given(forest=forests())
 def test_trees_are_exact(links, forest):
     pairs, log_odds = forest
-    sides = (links == "one-to-one", links != "many")
-    chances = competing(pairs, links=links).chances(log_odds, 0.0)
-    np.testing.assert_allclose(chances, by_enumeration(pairs, log_odds, sides), atol=NEAR)
+    for again in ((0.0, 0.0), (0.1, 0.01)):
+        chances = competing(pairs, links=links, again=again).chances(log_odds, 0.0)
+        odds = again[0] if links == "one-to-one" else 1.0, again[1] if links != "many" else 1.0
+        np.testing.assert_allclose(chances, by_enumeration(pairs, log_odds, odds), atol=NEAR)
 
 
 def test_one_row_with_rivals_by_hand():
@@ -78,7 +80,7 @@ def test_one_table_has_no_competition():
     pairs, odds = [(0, 1), (0, 2), (1, 2)], np.array([3.0, 2.0, 1.0])
     for links in ("one-to-one", "one-to-many", "many"):
         one = competing(pairs, (5, 5), links, single=True)
-        assert one.sides == (False, False)
+        assert one.sides == []
         np.testing.assert_allclose(one.chances(np.log(odds), 4.0), odds / (1 + odds))
         assert one.possible == 10
         assert one.most == 3  # all candidates
@@ -95,16 +97,16 @@ def test_equal_rivals_share_however_large_their_odds(size):
 def test_a_pair_ahead_of_its_rival_wins_however_large_both_odds(size):
     pairs, log_odds = [(0, 0), (0, 1), (1, 1)], np.array([size, size - 5, size - 10])
     found = competing(pairs[:2]).chances(log_odds[:2], 0.0)
-    np.testing.assert_allclose(found, by_enumeration(pairs[:2], log_odds[:2], (True, True)), atol=NEAR)
+    np.testing.assert_allclose(found, by_enumeration(pairs[:2], log_odds[:2], (0.0, 0.0)), atol=NEAR)
     found = competing(pairs).chances(log_odds, 0.0)  # the first and the third go together
-    np.testing.assert_allclose(found, by_enumeration(pairs, log_odds, (True, True)), atol=NEAR)
+    np.testing.assert_allclose(found, by_enumeration(pairs, log_odds, (0.0, 0.0)), atol=NEAR)
 
 
 def test_huge_and_tiny_odds():
     pairs = [(0, 0), (0, 1), (1, 1), (2, 2), (3, 3)]
     with np.errstate(all="raise"):
         found = competing(pairs).chances(np.array([1e4, 3.0, 2.0, -1e4, 0.0]), 0.0)
-    np.testing.assert_allclose(found, [1, 0, by_enumeration([(1, 1)], [2.0], (True, True))[0], 0, 0.5], atol=NEAR)
+    np.testing.assert_allclose(found, [1, 0, by_enumeration([(1, 1)], [2.0], (0.0, 0.0))[0], 0, 0.5], atol=NEAR)
     for links in ("one-to-one", "many"):
         nothing = competing([], links=links).chances(np.zeros(0), 3.0)
         assert nothing.shape == (0,)

@@ -81,6 +81,7 @@ class SavedLinkage(Saved):
     kinds: dict[str, Literal["number", "code", "name", "text"]] = Field(max_length=10_000)
     rate: _Positive
     among: bool
+    again: tuple[_Share, _Share] = (0.0, 0.0)
     is_sure: bool
     has_sign: bool
     has_media: bool
@@ -249,7 +250,7 @@ def matcher_settings(matcher: MatchAnswers) -> SavedMatcher:
     return check_settings("matcher", SavedMatcher, settings)
 
 
-_FLAGS = ("kinds", "rate", "among", "is_sure", "has_sign", "has_media", "has_digits", "follows")
+_FLAGS = ("kinds", "rate", "among", "again", "is_sure", "has_sign", "has_media", "has_digits", "follows")
 """What is saved of the estimates as it is."""
 
 

@@ -79,13 +79,13 @@ class LabelScorer:
         """What the scorer reads of things: likenesses, and the log ratio of their match weights."""
         return np.column_stack([tables.pair_features(at), linkage.ratios(tables, at)])
 
-    def chances(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
-        """Probabilities ``[n]`` that things match."""
+    def chances(self, tables: MatchedTables, linkage: Linkage, at: Ids, estimates: Floats | None = None) -> Floats:
+        """Probabilities ``[n]`` that things match, of which the estimates are those; None: to be made."""
         chances = self._alone(tables, linkage, at)
         if self.share == 1:
             return chances
-        estimates = log_odds(linkage.chances(tables, at))
-        return np.asarray(1 / (1 + np.exp(-self.share * log_odds(chances) - (1 - self.share) * estimates)))
+        beside = log_odds(linkage.chances(tables, at) if estimates is None else estimates)
+        return np.asarray(1 / (1 + np.exp(-self.share * log_odds(chances) - (1 - self.share) * beside)))
 
     def _alone(self, tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
         """By what was learned from labels alone."""

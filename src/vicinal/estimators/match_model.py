@@ -38,6 +38,7 @@ class LinkageModel:
         weights: m and u of their comparison levels.
         rate: expected matches for each row of the smaller table.
         among: whether u is of candidates, not of random pairs.
+        again: how often labelled matches give a row another partner, of the left table and of the right one.
         is_sure: whether probabilities above .9 are told.
         has_sign: whether anything is linked.
         has_digits: whether texts have words with digits, beside columns of nothing else.
@@ -52,6 +53,7 @@ class LinkageModel:
     weights: MatchWeights = field(default_factory=lambda: MatchWeights([[]], [], np.ones(1)))
     rate: float = 0.0
     among: bool = False
+    again: tuple[float, float] = (0.0, 0.0)
     is_sure: bool = True
     has_sign: bool = True
     has_digits: bool = True
@@ -123,8 +125,11 @@ class LinkageModel:
 
     # Probabilities.
 
-    def _competition(self, tables: MatchedTables, pairs: Ids, share: float = 1.0) -> Competition:
-        return Competition.of(pairs, tables.counts, self.links, is_single=tables.is_single, share=share)
+    def competition(self, tables: MatchedTables, pairs: Ids, share: float = 1.0) -> Competition:
+        """Of pairs of things; see :class:`Competition`."""
+        return Competition.of(
+            pairs, tables.counts, self.links, is_single=tables.is_single, share=share, again=self.again
+        )
 
     def expected(self, tables: MatchedTables) -> float:
         """Number of matches that are expected."""
@@ -158,13 +163,13 @@ class LinkageModel:
         if self.among:
             every = float(len(tables.pairs_both_ways(self.n_candidates)))
         else:
-            every = self._competition(tables, np.zeros((0, 2), dtype=np.int64)).possible
+            every = self.competition(tables, np.zeros((0, 2), dtype=np.int64)).possible
         return float(np.log(matches / max(every - matches, 1.0)))
 
-    def log_odds(self, tables: MatchedTables, at: Ids, levels: Ids | None = None) -> Floats:
-        """Of pairs by themselves, without the competition of others, ``[n]``."""
+    def log_odds(self, tables: MatchedTables, at: Ids, levels: Ids | None = None, start: float | None = None) -> Floats:
+        """Of pairs by themselves, without the competition of others, ``[n]``; ``start``: of larger tables."""
         if self.refinement is None:
-            return self.ratios(tables, at, levels) + self.start(tables)
+            return self.ratios(tables, at, levels) + (self.start(tables) if start is None else start)
         return self.refinement.log_odds(self.features(tables, at))
 
     def candidates(self, tables: MatchedTables) -> tuple[Ids, Floats, Floats]:
@@ -179,7 +184,7 @@ class LinkageModel:
             pairs = tables.pairs_both_ways(self.n_candidates)
             levels = None if self.refinement is not None else self._candidate_levels(tables)
             log_odds = tables.once(("scored", "log odds"), lambda: self.log_odds(tables, pairs, levels))
-            return pairs, log_odds, self._competition(tables, pairs).chances(log_odds, self.expected(tables))
+            return pairs, log_odds, self.competition(tables, pairs).chances(log_odds, self.expected(tables))
 
         return tables.once(("scored", "linkage"), make)
 
@@ -195,7 +200,7 @@ class LinkageModel:
         other = places < 0
         if other.any():
             theirs = self.log_odds(tables, at[other])
-            competition = self._competition(tables, pairs)
+            competition = self.competition(tables, pairs)
             outside = competition.outside(at[other], theirs, log_odds, self.expected(tables))
             chances[other] = self.as_told(outside)
         return chances

@@ -208,6 +208,15 @@ class MatchedTables:
         self._tables[number] = table
         self.forget()
 
+    def as_now(self) -> Self:
+        """These tables as they are, whatever comes into them later, with an index of vectors of their own."""
+        now = type(self)(self.tables, self.columns, self.encoder, features=self.features)
+        now.temperature = self.temperature
+        for key, value in self._known.items():
+            if key[0] != "vectors":
+                now.once(key, partial(lambda each: each, value))
+        return now
+
     def close(self) -> None:
         """Let go of what searches the vectors, also outside of this process; it is made anew where it is needed."""
         self.forget("vectors")
@@ -434,17 +443,33 @@ class MatchedTables:
         sides = [self._of("content", side, partial(make, side))[at[:, side]] for side in (0, 1)]
         return np.asarray(sides[0] & sides[1])
 
+    def nearest(self, side: int, more: MatchTable, k: int) -> tuple[Hits, list[Hits]]:
+        """The best ``k`` rows of the other side for further rows of this one, and the two best of each search."""
+        depth, queries = max(2 * k, _FEWEST), self.features.lexical(self.row_texts(more.frame))
+        searches = [self._lexical(1 - side).search(queries, depth)]
+        best = list(searches)
+        if self.encoder is not None:
+            search = partial(self.by_vectors, self.vectors_of(more.frame, more.root), side=1 - side)
+            searches.append(search(depth))
+            best.append(search(2, corrected=False))
+        return fuse(searches, k), [Hits(hits.ids[:, :2], hits.scores[:, :2]) for hits in best]
+
+    def best(self, side: int, rows: Ids) -> list[Hits]:
+        """The two best rows of the other side for some rows of this one, by each search."""
+        searches = [self._best(kind, side, rows) for kind in self._searched]
+        return [Hits(hits.ids[rows], hits.scores[rows]) for hits in searches]
+
     def _rivals(self, at: Ids) -> Rivals:
         """The two best rows for each row of pairs; what no search for all rows has found is looked for."""
-        words, *near = [tuple(self._best(kind, side, at) for side in (0, 1)) for kind in self._searched]
+        words, *near = [tuple(self._best(kind, side, at[:, side]) for side in (0, 1)) for kind in self._searched]
         return near[0] if near else None, words
 
-    def _best(self, kind: int, side: int, at: Ids) -> Hits:
-        """Of the rows of pairs, in the places of all; see :meth:`_search`."""
+    def _best(self, kind: int, side: int, rows: Ids) -> Hits:
+        """Of some rows, in the places of all; see :meth:`_search`."""
         known: list[Hits] | None = self._known.get(("best", side * (not self.is_single)))
         if known is not None:
             return known[kind]
-        count, some = len(self.tables[-side].first), torch.from_numpy(np.unique(at[:, side]))
+        count, some = len(self.tables[-side].first), torch.from_numpy(np.unique(rows))
         best = Hits(torch.full((count, 2), -1), torch.full((count, 2), -torch.inf))
         hits = self._search(kind, side, some, 2, corrected=False)
         best.ids[some], best.scores[some] = hits.ids, hits.scores

@@ -31,7 +31,7 @@ from vicinal.estimators.match_answers import MatchAnswers
 from vicinal.estimators.match_files import MatchJournal, matcher_settings, read_matcher, write_matcher
 from vicinal.estimators.match_labels import RISK, LabelScorer, correct_hubs, threshold_and_doubt
 from vicinal.estimators.match_linkage import FEW, Linkage
-from vicinal.estimators.match_new_rows import NewRows
+from vicinal.estimators.match_new_rows import LearnedRows, NewRows
 from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable, read_tables
 from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index, installed_encoders
 from vicinal.estimators.pair_reader import check_reader
@@ -332,9 +332,10 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
     def add(self, rows: Any, to: str = "left", *, durable: bool = False) -> pd.DataFrame:
         """Put rows into a table, and link them; what was learned stays.
 
-        Where pairs are weighed by their columns alone (no encoder, and nothing refined or learned from 200 labels), a
-        row is looked up among the sorted keys of the others, in milliseconds of a million rows; the first one waits
-        until they are sorted. Rows of two tables then compete among the new ones alone. Otherwise all is linked again.
+        A row takes milliseconds, whatever was learned: of large tables it is looked up among the sorted keys of the
+        others, else among those most alike, and told by what was learned of pairs. The first one waits until all others
+        are read. A link of another row stays, unless the new row is more probable. All is linked again only with an
+        ``index`` other than "exact", or labels of tables of more than 20,000 rows.
 
         Args:
             rows: with the columns of the table, and ids that it has not.
@@ -370,16 +371,28 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def _put(self, more: MatchTable, number: int) -> pd.DataFrame:
         """Put rows into a table; gives their links."""
-        learned = self.learned_ is not None or self.linkage_.refinement is not None
-        if learned or self.tables_.encoder is not None:
-            self.tables_.add(number, more)
+        learned, tables = self.learned_ is not None or self.linkage_.refinement is not None, self.tables_
+        has_more = learned or tables.encoder is not None
+        if has_more and (tables.is_large or tables.index != "exact"):
+            tables.add(number, more)
             return self._links_of(more, SIDES[-number])
         if number not in self.new_rows_:  # of the tables without these rows
-            self.new_rows_[number] = NewRows(self.tables_, self.linkage_, number)
+            if has_more:
+                self.new_rows_[number] = LearnedRows(tables, self.linkage_, number, self.learned_, self._taken(number))
+            else:
+                self.new_rows_[number] = NewRows(tables, self.linkage_, number)
         self.tables_.add(number, more)
         for other in set(self.new_rows_) - {number}:
             self.new_rows_[other].put(more)
         return self._looked_up(more, number)
+
+    def _taken(self, number: int) -> dict[int, float]:
+        """The things of the table beside that one which are linked, with the highest probability of each."""
+        if self.tables_.is_single:
+            return {}
+        rows, _, chances = self._above()
+        links = self._allowed(rows, chances)[::-1]
+        return dict(zip(self.tables_.things(rows[links])[:, 1 + number].tolist(), chances[links].tolist(), strict=True))
 
     def _links_of(self, more: MatchTable, to: str) -> pd.DataFrame:
         """The links of new rows among all."""
@@ -395,11 +408,18 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         """The links of new rows, by what their keys find."""
         rows = self.new_rows_[number]
         at, odds, chances = rows.pairs(more)
-        at = at[:, ::-1] if number else at
-        linked = np.flatnonzero((chances >= self.threshold_) & self.linkage_.has_sign)
+        linked = np.flatnonzero((chances >= self.threshold_) & (self.learned_ is not None or self.linkage_.has_sign))
         linked = linked[np.argsort(-chances[linked], kind="stable")]
+        if 1 in rows.competition.sides:  # what is linked to others stays so, unless a new row is more probable
+            free = [
+                chance > rows.taken.get(row, 0.0)
+                for row, chance in zip(at[linked, 1].tolist(), chances[linked], strict=True)
+            ]
+            linked = linked[np.array(free, dtype=bool)]
         if not self.tables_.is_single:
-            linked = linked[self._allowed(at[linked], chances[linked])]
+            linked = linked[self._allowed(at[linked][:, :: -1 if number else 1], chances[linked])]
+        rows.taken |= zip(at[linked, 1].tolist(), chances[linked].tolist(), strict=True)
+        at = at[:, ::-1] if number else at
         names = [more.ids.tolist(), rows.ids][:: -1 if number else 1]
         ids = [canonical_ids("ids", [side[row] for row in at[linked, part]]) for part, side in enumerate(names)]
         return pd.DataFrame(

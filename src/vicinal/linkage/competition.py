@@ -26,18 +26,36 @@ _MOST = 0.999
 """Share of the offers of a row from which on one pair makes nearly all of them: a difference would lose the others."""
 
 
-def freedom(offers: Floats, rows: Ids) -> Floats:
+def _offered(offers: Floats, again: float) -> Floats:
+    """What pairs offer to a row, so that sums of them tell how free it is; see :func:`freedom`."""
+    return np.asarray(np.log1p(again * offers) / again if again else offers)
+
+
+def _free(offered: Floats, again: float) -> Floats:
+    """How free rows are beside such a sum of offers."""
+    if again == 0:
+        return np.asarray(1 / (1 + offered))
+    return np.asarray(1 / (np.exp(-again * offered) - np.expm1(-again * offered) / again))
+
+
+def freedom(offers: Floats, rows: Ids, again: float = 0.0) -> Floats:
     r"""$1 / (1 + \sum_{e' \neq e} o_{e'})$ over the other pairs e' of the same row: how free that row is for a pair e.
+
+    Where a row that has a partner has another one with odds of ``again`` to those of the first, it is
+    $P / (1 + (P - 1) / a)$ of $P = \prod_{e' \neq e} (1 + a o_{e'})$; 1 where a is 1.
 
     >>> freedom(np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1])).tolist()
     [0.25, 0.5, 1.0]
+    >>> freedom(np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1]), again=0.5).tolist()
+    [0.625, 0.75, 1.0]
     """
+    offers = _offered(offers, again)
     total = np.bincount(rows, weights=offers)[rows]
     others, most = total - offers, np.flatnonzero(offers > _MOST * total)
     rest = offers.copy()
     rest[most] = 0
     others[most] = np.bincount(rows, weights=rest)[rows[most]]
-    return np.asarray(1 / (1 + others))
+    return _free(others, again)
 
 
 def pair_chances(odds: Floats, free: Free) -> Floats:
@@ -84,32 +102,47 @@ class Competition:
 
     Of matchings of M pairs between $n_L$ and $n_R$ rows each pair has prior odds
     $M / ((n_L - M) (n_R - M))$ against both of its rows being without a partner; within one table, and on a side where
-    a row may have several partners, nothing is excluded.
+    a row may have any number of partners, nothing is excluded.
 
     Attributes:
         pairs: candidates ``[n, 2]``.
         rows: number of rows of either table.
-        sides: whether a left row has one partner at most, and a right row.
+        again: odds that a left row has another partner, to those of its first, and a right row; 0: it has one at most,
+            1: any number.
         is_single: whether both tables are one.
         share: of the left rows whose pairs are there, drawn whatever they match.
     """
 
     pairs: Ids
     rows: tuple[int, int]
-    sides: tuple[bool, bool]
+    again: tuple[float, float]
     is_single: bool
     share: float = 1.0
 
     @classmethod
-    def of(cls, pairs: Ids, rows: tuple[int, int], links: str, *, is_single: bool, share: float = 1.0) -> "Competition":
+    def of(
+        cls,
+        pairs: Ids,
+        rows: tuple[int, int],
+        links: str,
+        *,
+        is_single: bool,
+        share: float = 1.0,
+        again: tuple[float, float] = (0.0, 0.0),
+    ) -> "Competition":
         """Of ``links``: see :func:`partners`; that a left row has several partners at most is not known here."""
         left, right = (None, None) if is_single else partners(links)
-        return cls(pairs, rows, (left == 1, right is not None), is_single, share)
+        return cls(pairs, rows, (again[0] if left == 1 else 1.0, again[1] if right else 1.0), is_single, share)
+
+    @property
+    def sides(self) -> list[int]:
+        """The sides on which pairs compete: 0 for left rows, 1 for right ones."""
+        return [side for side in (0, 1) if self.again[side] < 1]
 
     @property
     def most(self) -> float:
         """The number of matches that cannot be exceeded."""
-        some = [count for count, competes in zip(self.rows, self.sides, strict=True) if competes]
+        some = [self.rows[side] for side in self.sides]
         return self.share * min(some) if some else float(len(self.pairs))
 
     @property
@@ -120,8 +153,8 @@ class Competition:
 
     def crowding(self, matches: float) -> float:
         """Log of how much more the prior odds are as the rows that are taken have left the field."""
-        some, matches = zip(self.rows, self.sides, strict=True), matches / self.share
-        return float(sum(-np.log(max(1 - matches / count, _LEAST)) for count, competes in some if competes))
+        matches = matches / self.share
+        return float(sum(-np.log(max(1 - matches / self.rows[side], _LEAST)) for side in self.sides))
 
     def chances(self, log_odds: Floats, matches: float) -> Floats:
         """Probabilities ``[n]`` of pairs of such odds, each taken by itself, of which so many match.
@@ -149,26 +182,33 @@ class Competition:
             strong = strong[np.any([np.bincount(rows)[rows] > 1 for rows in self.pairs[strong].T], axis=0)]
         offers, pairs = odds[strong], self.pairs[strong]
         free = [np.ones(len(strong)) if start is None else start[side][strong] for side in (0, 1)]
-        for _ in range((_ROUNDS if start is None else _AGAIN) if any(self.sides) else 0):
-            for side in np.flatnonzero(self.sides):
-                new = freedom(offers * free[1 - side], pairs[:, side])
+        for _ in range((_ROUNDS if start is None else _AGAIN) if self.sides else 0):
+            for side in self.sides:
+                new = freedom(offers * free[1 - side], pairs[:, side], self.again[side])
                 free[side] = np.sqrt(free[side] * new)
         if len(strong) == len(odds):
             return odds, (free[0], free[1])
         every = [np.ones(len(odds)), np.ones(len(odds))]
         weak = np.flatnonzero(odds <= _NOTHING)
-        for side in np.flatnonzero(self.sides):
+        for side in self.sides:
             every[side][strong] = free[side]
-        for side in np.flatnonzero(self.sides):
-            total = np.bincount(self.pairs[:, side], weights=odds * every[1 - side])
-            every[side][weak] = 1 / (1 + total[self.pairs[weak, side]])
+        for side in self.sides:
+            every[side][weak] = self._left_free(side, odds * every[1 - side])[self.pairs[weak, side]]
         return odds, (every[0], every[1])
+
+    def room(self, log_odds: Floats, matches: float) -> list[Floats]:
+        """How free each row of either side is for one more pair, beside all of these with such odds."""
+        odds, free = self.messages(log_odds, matches)
+        return [self._left_free(side, odds * free[1 - side]) for side in (0, 1)]
+
+    def _left_free(self, side: int, offers: Floats) -> Floats:
+        offered = _offered(offers, self.again[side])
+        total = np.bincount(self.pairs[:, side], weights=offered, minlength=self.rows[side])
+        return _free(total.astype(np.float64), self.again[side])
 
     def outside(self, pairs: Ids, pair_odds: Floats, log_odds: Floats, matches: float) -> Floats:
         """Probabilities ``[m]`` of other pairs ``[m, 2]`` beside the candidates of such odds."""
-        odds, free = self.messages(log_odds, matches)
         theirs = np.exp(np.clip(pair_odds + self.crowding(matches), -_FAR, _FAR))
-        for side in np.flatnonzero(self.sides):
-            total = np.bincount(self.pairs[:, side], weights=odds * free[1 - side], minlength=self.rows[side])
-            theirs = theirs / (1 + total[pairs[:, side]])
+        left, right = self.room(log_odds, matches)
+        theirs = theirs * left[pairs[:, 0]] * right[pairs[:, 1]]
         return np.asarray(theirs / (1 + theirs))
