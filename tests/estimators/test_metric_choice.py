@@ -115,6 +115,18 @@ def test_a_mean_that_errs_more_than_one_alone_is_not_taken(monkeypatch, of_both,
     assert NeighborRegressor(**SETTINGS).fit(*bends()).metric_ == chosen
 
 
+def set_errors(monkeypatch, error, spread=0.0):
+    """Let models err so much on each row; of few rows of both on a tenth of them by ``spread`` more and else less."""
+
+    def errors(self):
+        luck = torch.tensor([9.0] + 9 * [-1.0]).repeat(10) * spread
+        is_few = self.metric == "trees and kernel" and self.readout != "dense"
+        return torch.full((100,), error(self)).double() + luck * is_few, torch.ones(100).double()
+
+    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    monkeypatch.setattr(FittedModel, "errors_of_all", errors)
+
+
 @pytest.mark.parametrize(
     ("rows", "enough", "few"),
     [
@@ -136,23 +148,26 @@ def test_both_together_read_30_rows_or_up_to_as_many_as_one_where_that_is_better
             return 1.0
         return 1.0 if sum(head.k for head in self.network.head.members()) >= enough else 1.011
 
-    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    set_errors(monkeypatch, error)
     model = NeighborRegressor(**SETTINGS).fit(frame, y)
     assert tuple(head.k for head in model.network_.head.members()) == few
     for one in model.explain(bends(5, 1)[0], 9):
         assert len(one.neighbors) + one.other_count <= sum(few)
 
 
-@pytest.mark.parametrize(("of_few", "readout"), [(1.009, "comparables"), (1.011, "dense")])
-def test_few_rows_of_both_predict_where_all_rows_of_the_kernel_are_little_better(monkeypatch, of_few, readout):
+@pytest.mark.parametrize(
+    ("of_few", "spread", "readout"),
+    [(1.009, 0.0, "comparables"), (1.011, 0.0, "dense"), (1.011, 0.1, "comparables"), (1.03, 0.3, "dense")],
+)
+def test_few_rows_of_both_predict_where_all_rows_of_the_kernel_are_little_better(monkeypatch, of_few, spread, readout):
     frame, y = bends()
 
     def error(self):
         if self.metric == "kernel":  # by itself the trend of few rows is far worse
-            return 0.99 if self.readout == "dense" else 1.1
+            return 1.0 if self.readout == "dense" else 1.1
         return of_few if self.metric == "trees and kernel" and self.readout != "dense" else 1.0
 
-    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    set_errors(monkeypatch, error, spread)
     model = NeighborRegressor(**SETTINGS).fit(frame, y)
     assert (model.metric_, model.readout_) == ("trees and kernel", readout)
     assert model.fitted_.few is None
@@ -169,7 +184,7 @@ def test_signed_weights_of_few_rows_predict_where_more_are_little_better(monkeyp
         looked_at = sum(head.looked_at(len(self.bank)) for head in self.network.head.members())
         return 0.9 if looked_at >= enough else 0.91
 
-    monkeypatch.setattr(FittedModel, "error_of_all", error)
+    set_errors(monkeypatch, error)
     model = NeighborRegressor(**SETTINGS).fit(frame, y)
     assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
     new = bends(5, 1)[0]

@@ -14,6 +14,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import kernel_parts
+from vicinal.estimators.readout import SURELY
 from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads.admissible import Identity
 from vicinal.heads.blend import Blend
@@ -47,7 +48,7 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
 
     What the two miss differs, so their mean has less error than the better of them: 3 % on the median of small tables,
     see ``docs/results/predict.md``. Few rows tell little of which one is better: where errors are alike, so are shares.
-    Of readouts the one of fewest rows is taken whose error is within a hundredth of the least.
+    Of readouts the first, of fewest rows, is taken unless the best is surely better, by over a hundredth.
 
     Returns:
         None where one has nearly all the share, or errs 2 % less than the mean; where trees, which few rows make, have
@@ -57,11 +58,13 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
         return None
     begin = time.perf_counter()
     means = [mean for one in (kernel.few, kernel) if one is not None for mean in _means(trees, one)]
-    if not means:
+    limit = (1 + SHARE) ** 2 * min(one.error_of_all() for one in (trees, kernel))
+    best = min(means, key=FittedModel.error_of_all, default=None)
+    if best is None or best.error_of_all() > limit:
         return None
-    least, alone = (min(one.error_of_all() for one in some) for some in (means, (trees, kernel)))
-    model = next(one for one in means if one.error_of_all() <= (1 + SHARE) * least)
-    return _tried(model, begin, settings) if model.error_of_all() <= (1 + SHARE) ** 2 * alone else None
+    may = (one for one in means if one.error_of_all() <= limit)
+    few = next(one for one in may if not best.surely_below(one, SHARE, SURELY, of_all=True))
+    return _tried(few, begin, settings)
 
 
 def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel:
