@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,6 +58,7 @@ class NewRows:
 
     Attributes:
         ids: of the rows that new ones are compared with.
+        copies: ids of further rows of one table that are equal to these, by their places.
         taken: probabilities of the links of those that have one.
     """
 
@@ -68,7 +70,10 @@ class NewRows:
         self.columns = {column.name: column for column in every}
         self.rarity = {name: column.rarity for name, column in self.columns.items()}
         table = tables.left if tables.is_single or number else tables.right
-        self.ids = table.ids[table.first].tolist()
+        self.ids, self.copies = table.ids[table.first].tolist(), dict[int, list[Any]]()
+        if tables.is_single and len(self.ids) < len(table):
+            for row in np.setdiff1d(np.arange(len(table)), table.first):
+                self.copies.setdefault(int(table.thing[row]), []).append(table.ids[row])
         whole = linkage.competition(tables, _NONE)
         rows, again = whole.rows, whole.again
         self.competition = replace(whole, rows=(rows[here], rows[there]), again=(again[here], again[there]))
@@ -76,6 +81,10 @@ class NewRows:
         self.taken: dict[int, float] = {}
         self.texts: dict[str, list[str]] = {name: [] for name in self.columns}  # of rows that were put in
         self.worth: dict[str, list[float]] = {name: [] for name in self.columns}  # their rarity
+
+    def ids_of(self, place: int) -> list[Any]:
+        """The ids of a row, and of those of one table that are equal to it."""
+        return [self.ids[place], *self.copies.get(place, ())]
 
     def put(self, more: MatchTable) -> None:
         """Let later rows be compared with these, too."""

@@ -419,9 +419,10 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         if not self.tables_.is_single:
             linked = linked[self._allowed(at[linked][:, :: -1 if number else 1], chances[linked])]
         rows.taken |= zip(at[linked, 1].tolist(), chances[linked].tolist(), strict=True)
-        at = at[:, ::-1] if number else at
-        names = [more.ids.tolist(), rows.ids][:: -1 if number else 1]
-        ids = [canonical_ids("ids", [side[row] for row in at[linked, part]]) for part, side in enumerate(names)]
+        pairs = [(place, other) for place in linked.tolist() for other in rows.ids_of(int(at[place, 1]))]
+        linked, names = np.array([place for place, _ in pairs], dtype=np.int64), more.ids.tolist()
+        sides = [names[row] for row in at[linked, 0].tolist()], [other for _, other in pairs]
+        ids = [canonical_ids("ids", side) for side in sides[:: -1 if number else 1]]
         return pd.DataFrame(
             {"left": ids[0], "right": ids[1], "score": odds[linked] / math.log(2), "probability": chances[linked]}
         )
