@@ -58,13 +58,14 @@ def blended(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]
         return None
     begin = time.perf_counter()
     means = [mean for one in (kernel.few, kernel) if one is not None for mean in _means(trees, one)]
-    limit = (1 + SHARE) ** 2 * min(one.error_of_all() for one in (trees, kernel))
+    alone = min(one.error_of_all() for one in (trees, kernel))
     best = min(means, key=FittedModel.error_of_all, default=None)
-    if best is None or best.error_of_all() > limit:
+    if best is None:
         return None
-    may = (one for one in means if one.error_of_all() <= limit)
+    most = (1 + SHARE) ** 2 * alone
+    may = [one for one in means if one.error_of_all() <= most] if best.error_of_all() < alone else means
     few = next(one for one in may if not best.surely_below(one, SHARE, SURELY, of_all=True))
-    return _tried(few, begin, settings)
+    return _tried(few, begin, settings) if few.error_of_all() <= most else None
 
 
 def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[str, Any]) -> FittedModel:

@@ -396,9 +396,11 @@ class FittedModel:
 
         With ``of_all`` errors of rows that are each predicted from all others, see :meth:`error_of_all`.
         """
-        each = (one.errors_of_all() if of_all else one.held_out_errors() for one in (self, other))
-        (errors, mass), (others, _) = each
-        return surely_less(errors, others, mass, share, sure)
+        if not of_all:
+            (errors, mass), (others, _) = self.held_out_errors(), other.held_out_errors()
+            return surely_less(errors, others, mass, share, sure)
+        (errors, mass), (others, _) = self.errors_of_all(), other.errors_of_all()
+        return surely_less(self.optimism * errors, other.optimism * others, mass, share, sure)
 
     def all_left_out(self) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of rows spread over the bank, each from all others, the bank, and where they stand in it."""
