@@ -146,6 +146,17 @@ def test_distances_are_of_steps_where_labels_jump(jumps, monkeypatch):
         assert torch.equal(kernel.values(), usual.values())
 
 
+def test_a_few_labels_far_out_do_not_hide_that_labels_jump():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(240, 2, generator=generator, dtype=FLOAT)
+    projector = KernelProjector(2, range(2)).fit(x)
+    labels = (4 * x).sign().prod(dim=1)
+    labels[::60] += 5 * torch.randn(4, generator=generator, dtype=FLOAT)
+    projector.read_steps(x)
+    steps = projector.near(x), torch.tensor(projector.places)
+    assert fit_kernel(*projector.terms(x), labels, steps=steps).stepped  # by 20 %, and by 1.6 standard errors of that
+
+
 def test_noise_rises_tenfold_as_long_as_rows_are_more_likely():
     _, inputs, pieces, labels, _ = problem(n=60)
     rows = known(inputs, pieces, labels, [torch.arange(60)])

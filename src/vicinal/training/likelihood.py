@@ -24,8 +24,8 @@ as long."""
 TRIED = 250
 """Rows by which another kind of distance must be ahead before it is learned."""
 
-SURELY = 2.0
-"""Standard errors by which another kind of distance must be better."""
+SURELY, USUAL = 2.0, 0.95
+"""Standard errors by which another kind of distance must be better, where squared errors count up to this quantile."""
 
 LAST_STEPS = 12
 """Steps of L-BFGS on more rows, after the first ones."""
@@ -396,9 +396,10 @@ def noisier(kernel: TableKernel, rows: KernelRows) -> TableKernel:
 def by_steps(kernel: TableKernel, rows: KernelRows, near: Tensor, lengths: Tensor) -> TableKernel:
     """The kernel of distances of steps ``near [n, w]``, if it is surely better than one of columns; else that.
 
-    It is where the rows are more likely and leave-one-out errors are lower by over 1.5 % and by over two standard
-    errors: where labels jump along a column or differ by ranks. Twelve steps of L-BFGS by at most 250 rows must do to
-    be ahead on these.
+    It is where the rows are more likely and leave-one-out errors are lower by over 1.5 % and surely so: where labels
+    jump along a column or differ by ranks. A few large errors make most of the squares and of their spread, and nothing
+    would be sure beside them, so that two standard errors are asked of squares that are cut. Twelve steps of L-BFGS by
+    at most 250 rows must do to be ahead on these.
     """
     few = replace(rows, parts=[part[:TRIED] for part in rows.parts])
     other = replace(TableKernel.start(len(lengths), lengths), stepped=True)
@@ -408,9 +409,10 @@ def by_steps(kernel: TableKernel, rows: KernelRows, near: Tensor, lengths: Tenso
         if objective(other, stepped)[0] >= objective(kernel, some)[0]:
             return kernel
     (after, mass), (before, _) = leave_one_out_squares(other, stepped), leave_one_out_squares(kernel, rows)
-    lower = (before - after) * mass
-    sure = max(SURELY * float(lower.std()) / math.sqrt(len(lower)), GAIN * float((before * mass).mean()))
-    return other if lower.mean() > sure else kernel
+    most = torch.cat([after, before]).quantile(USUAL)
+    usual = (before.clamp(max=most) - after.clamp(max=most)) * mass
+    lower = ((before - after) * mass).mean() > GAIN * (before * mass).mean()
+    return other if lower and usual.mean() > SURELY * usual.std() / math.sqrt(len(usual)) else kernel
 
 
 def fit_kernel(
@@ -455,10 +457,8 @@ def fit_kernel(
     mass = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights.double()
     unit = mass[order].mean()
     mass = mass / unit
-    spread, mean = chosen.std(dim=0, correction=0), chosen.mean(dim=0)
-    if weights is not None:  # torch has no weighted deviation
-        mean = (chosen.movedim(0, -1) * mass[order]).mean(dim=-1)
-        spread = ((chosen - mean).square().movedim(0, -1) * mass[order]).mean(dim=-1).sqrt()
+    mean = (chosen.movedim(0, -1) * mass[order]).mean(dim=-1)
+    spread = ((chosen - mean).square().movedim(0, -1) * mass[order]).mean(dim=-1).sqrt()  # torch has no weighted one
     standard = (labels.double() - mean) / torch.where(spread > 0, spread, 1.0)
     rows = KernelRows(inputs, pieces, standard, mass, unrelated_parts(order[:MOST_LEFT_OUT], groups))
     start = None if start is None else start.likely or start
