@@ -355,6 +355,16 @@ PML = "pytorch-metric-learning 2.9.0, value and gradient in float64"
 NUMPY = "numpy in float64"
 PAPER_CODE = "values of the paper's code, value and gradient in float64"
 
+
+def take_settings(loss: Any, formula: Callable[..., Any], given: int = 1) -> None:
+    """Show ``loss(..., **hyper)`` with the settings of its formula, those behind the first ``given`` parameters."""
+    called = loss.__call__ if isinstance(loss, PairLoss) else loss
+    signature = inspect.signature(called, follow_wrapped=False)
+    *common, _ = signature.parameters.values()
+    settings = list(inspect.signature(formula).parameters.values())[given:]
+    vars(loss)["__signature__"] = signature.replace(parameters=[*common, *settings])
+
+
 Formula = Callable[..., RowTerms | tuple[RowTerms, ...]]
 BatchStats = Callable[..., tuple[Tensor, ...]]
 
@@ -374,9 +384,7 @@ class PairLoss:
     def __init__(self, formula: Formula, batch_stats: BatchStats | None, facts: frozenset[str]) -> None:
         functools.update_wrapper(self, formula)
         self.formula, self.batch_stats, self.facts = formula, batch_stats, facts
-        common = list(inspect.signature(PairLoss.__call__).parameters.values())[1:-1]  # without self and hyper
-        settings = list(inspect.signature(formula).parameters.values())[1:]
-        self.__signature__ = inspect.Signature([*common, *settings], return_annotation=Tensor)
+        take_settings(self, formula)
 
     def __call__(
         self,
