@@ -49,10 +49,9 @@ def fit(
 
     Writes a folder with the model, a model card and report.html. If a run is killed, the same command resumes it.
     """
-    from vicinal.data.sources import table_source
     from vicinal.workflows import TableJob, fit_table, plan_fit
 
-    source = table_source("data", data, options["database"])
+    source = o.table_of(data, options)
     folder = o.model_folder(source, out, learned=False)
     parameters = o.estimator_parameters(context)
     job = TableJob(source=source, target=target[0], also=target[1:], parameters=parameters, **o.table_settings(options))
