@@ -98,7 +98,7 @@ def class_loss(
             reduction: str = "mean",
             **hyper: Any,
         ) -> Tensor:
-            check_reduction(reduction)
+            check_reduction(reduction), check_settings(hyper)
             _check(scores, target, valid)
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
             if of_batch is not None:
@@ -109,7 +109,7 @@ def class_loss(
                 values, active = (_of_labels if several else _of_classes)(formula, hyper, scores, target, valid)
             return reduce(values, weight, active, reduction)
 
-        take_settings(loss, formula)
+        check_settings = take_settings(loss, formula)
         return register("class_loss", name, *facts, family=family, paper=paper, verified=verified)(loss)
 
     return make

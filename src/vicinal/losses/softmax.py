@@ -20,6 +20,7 @@ from vicinal.losses.contract import (
     row_terms,
     some,
 )
+from vicinal.losses.ranges import NonNegative, Positive
 
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
@@ -83,7 +84,7 @@ def supcon(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Te
 
 
 @pair_loss("nca", *_ROWS, family="softmax over a row", paper="Goldberger et al., NeurIPS 2004", verified=PML)
-def nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+def nca(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""The softmax mass that a row gives to its related columns.
 
     $-\log \sum_j r_{ij}\, \mathrm{softmax}_j(s_{i\cdot}/\tau)$: the log mass of the related columns.
@@ -95,7 +96,6 @@ def nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     >>> nca(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(0.6931)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     related = some(pairs.positive)
     mass = torch.where(related, pairs.log_sum_exp(logits, pairs.positive), 0.0)
@@ -133,7 +133,7 @@ def _stands(column: Tensor, kind: Tensor, columns: int) -> Tensor:
     verified=PML,
     batch_stats=_first_pairs,
 )
-def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+def n_pairs(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""Softmax of one pair for each class against the other columns of such pairs.
 
     Cross-entropy of one pair for each class: $-\log \mathrm{softmax}$ of its column among those of all such pairs.
@@ -149,7 +149,6 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     >>> n_pairs(torch.zeros(4, 4), same.float(), 1 - torch.eye(4))
     tensor(0.6931)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     columns = logits.shape[1]
     column, kind = pairs.stats
@@ -170,7 +169,9 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     paper="arXiv:2506.20923",
     verified=NUMPY,
 )
-def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5, detach: bool = True) -> RowTerms:
+def focal_nt_xent(
+    pairs: Pairs, *, temperature: Positive = 0.1, focus: NonNegative = 0.5, detach: bool = True
+) -> RowTerms:
     r"""InfoNCE with more weight on the pairs that are still wrong.
 
     $(1 - p_{ij})^\gamma (-\log p_{ij})$ with the softmax mass $p_{ij}$ of a related column against the unrelated ones.
@@ -187,8 +188,6 @@ def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5,
     >>> focal_nt_xent(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 0.0]]), focus=1)
     tensor(0.3466)
     """
-    check_between("temperature", temperature, 0, math.inf)
-    check_between("focus", focus, 0, math.inf, closed=True)
     logits = pairs.scores / temperature
     against = pairs.log_sum_exp(logits, pairs.negative)[:, None]
     some = against > -torch.inf
@@ -212,7 +211,7 @@ CODE = "values of the paper's code, value and gradient in float64"
     paper="arXiv:2310.10636",
     verified=PAPER_CODE,
 )
-def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+def decoupled_softmax(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""Each related column against the unrelated ones, a mean over the related columns of each row.
 
     $\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log(1 + \sum_n e^{(s_{in} - s_{ij})/\tau})$, n over the unrelated columns.
@@ -227,7 +226,6 @@ def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     >>> decoupled_softmax(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(1.0986)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     terms = softplus(log_sum_exp(logits, pairs.negative)[:, None] - logits)
     mass = pairs.positive.sum(-1)
@@ -265,7 +263,7 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probabi
 
 @pair_loss("amcl", *ROWS, family="softmax over a row", paper="arXiv:2310.05615", verified=NUMPY)
 def amcl(
-    pairs: Pairs, *, temperature: float | Tensor = 0.1, dim: int | None = None, factor: float = 0.1
+    pairs: Pairs, *, temperature: float | Tensor = 0.1, dim: int | None = None, factor: NonNegative = 0.1
 ) -> tuple[RowTerms, ...]:
     r"""InfoNCE with a temperature of its own for every pair.
 
@@ -284,7 +282,6 @@ def amcl(
     >>> amcl(torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]]), temperature=torch.ones(1, 3))
     tensor(1.0986)
     """
-    check_between("factor", factor, 0, math.inf, closed=True)
     if isinstance(temperature, Tensor):
         if temperature.shape != pairs.scores.shape:
             raise ValueError(

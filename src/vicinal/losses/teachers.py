@@ -19,6 +19,7 @@ from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
 from vicinal.losses.class_contract import check_row_numbers
 from vicinal.losses.contract import check_reduction, reduce, take_settings
+from vicinal.losses.ranges import Count, Positive, Share
 from vicinal.transport import sinkhorn
 
 
@@ -62,12 +63,12 @@ def teacher_loss(name: str, *facts: str, paper: str, verified: str) -> Callable[
             reduction: str = "mean",
             **hyper: Any,
         ) -> Tensor:
-            check_reduction(reduction)
+            check_reduction(reduction), check_settings(hyper)
             both = _both(scores, teacher_scores)
             with torch.autocast(scores.device.type, enabled=False):
                 return reduce(formula(*both, **hyper), weight, None, reduction)
 
-        take_settings(loss, formula, 2)
+        check_settings = take_settings(loss, formula, 2)
         return register("teacher_loss", name, *facts, family="teachers", paper=paper, verified=verified)(loss)
 
     return make
@@ -79,7 +80,7 @@ def teacher_loss(name: str, *facts: str, paper: str, verified: str) -> Callable[
     paper="arXiv:2501.13987",
     verified="numpy in float64; reconstructed from memory of the paper; without k the paper's code of arXiv:2205.14083",
 )
-def kl_top(student: Tensor, taught: Tensor, *, k: int | None = None, temperature: float = 1.0) -> Tensor:
+def kl_top(student: Tensor, taught: Tensor, *, k: int | None = None, temperature: Positive = 1.0) -> Tensor:
     r"""Divergence from the teacher's probabilities, over its k highest classes alone (KL-Top).
 
     $T^2\, KL(q \| p)$, q and p the softmax of the scores of teacher and student over T among the teacher's k highest.
@@ -97,7 +98,6 @@ def kl_top(student: Tensor, taught: Tensor, *, k: int | None = None, temperature
     >>> kl_top(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, -9.0]]), k=2)
     tensor(0.1109)
     """
-    check_between("temperature", temperature, 0, math.inf)
     if k is not None and check_integer("k", k, 1, student.shape[1]) < student.shape[1]:
         top = _highest(taught, k)
         student, taught = student.gather(1, top), taught.gather(1, top)
@@ -181,10 +181,10 @@ def ar2(
     student: Tensor,
     taught: Tensor,
     *,
-    balance: float = 0.5,
-    temperature: float = 1.0,
-    divisor: float = 1.0,
-    floor: float = 0.0,
+    balance: Share = 0.5,
+    temperature: Positive = 1.0,
+    divisor: Positive = 1.0,
+    floor: Share = 0.0,
 ) -> Tensor:
     r"""A retriever against a ranker: to agree with it, and to find what it cannot tell from the related column.
 
@@ -206,9 +206,6 @@ def ar2(
     >>> ar2(torch.zeros(1, 2), torch.zeros(1, 2), balance=0.0)
     tensor(0.6931)
     """
-    check_between("balance", balance, 0, 1, closed=True), check_between("floor", floor, 0, 1, closed=True)
-    for name, value in (("temperature", temperature), ("divisor", divisor)):
-        check_between(name, value, 0, math.inf)
     logs, ahead = (student / divisor).log_softmax(-1), nn.functional.logsigmoid(taught[:, :1] - taught)
     if floor:
         logs, ahead = (logs.exp() + floor).log(), (ahead.exp() + floor).log()
@@ -225,9 +222,9 @@ def sinkhorn_distillation(
     student: Tensor,
     taught: Tensor,
     *,
-    temperature: float = 2.0,
-    softness: float = 0.1,
-    steps: int = 20,
+    temperature: Positive = 2.0,
+    softness: Positive = 0.1,
+    steps: Count = 20,
     debiased: bool = False,
 ) -> Tensor:
     r"""The cost of moving the rows' predictions to those of a teacher, whichever row they are of.
@@ -250,9 +247,6 @@ def sinkhorn_distillation(
     >>> sinkhorn_distillation(torch.tensor([[0.0, 0.0]]), torch.tensor([[100.0, 0.0]]))
     tensor(1.)
     """
-    for name, value in (("temperature", temperature), ("softness", softness)):
-        check_between(name, value, 0, math.inf)
-    check_integer("steps", steps)
     student, taught = ((each / temperature).softmax(-1) for each in (student, taught))
     rows = _moved(student, taught, softness, steps)
     if debiased:
@@ -276,7 +270,7 @@ def _moved(one: Tensor, other: Tensor, softness: float, steps: int) -> Tensor:
     paper="arXiv:2006.12000",
     verified="numpy in float64; the paper's code, read",
 )
-def mixed_labels(student: Tensor, taught: Tensor, *, target: Tensor, share: float = 0.8) -> Tensor:
+def mixed_labels(student: Tensor, taught: Tensor, *, target: Tensor, share: Share = 0.8) -> Tensor:
     r"""Cross-entropy to labels that are in part a prediction, a teacher's or the model's of an epoch ago (PS-KD).
 
     $-\sum_k \tilde y_k \log \mathrm{softmax}(s)_k$, $\tilde y = (1 - \alpha)\, e_y + \alpha\, \mathrm{softmax}(g)$.
@@ -292,7 +286,6 @@ def mixed_labels(student: Tensor, taught: Tensor, *, target: Tensor, share: floa
     >>> mixed_labels(torch.zeros(1, 2), torch.tensor([[9.0, 0.0]]), target=torch.tensor([1]))
     tensor(0.6931)
     """
-    check_between("share", share, 0, 1, closed=True)
     if target.shape != student.shape[:1] or target.is_floating_point():
         raise ValueError(f"target: expected classes [{len(student)}], got {target.dtype} {tuple(target.shape)}")
     if len(target) and not 0 <= int(target.min()) <= int(target.max()) < student.shape[1]:
