@@ -10,13 +10,9 @@ from torch.nn.functional import normalize
 from vicinal.blockwise.spanning_tree import minimum_spanning_tree
 from vicinal.core import register
 from vicinal.core.checks import check_between, check_matrices, check_tensor
+from vicinal.losses.regularizers import wide_rows
 
 FAMILY = {"family": "embedding shape"}
-
-
-def _wide(embeddings: Tensor) -> Tensor:
-    check_matrices(embeddings, embeddings)
-    return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
 
 def tree_length(embeddings: Tensor) -> Tensor:
@@ -35,7 +31,7 @@ def tree_length(embeddings: Tensor) -> Tensor:
     >>> tree_length(torch.tensor([[0.0], [3.0], [1.0]]))
     tensor(3.)
     """
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if not bool(rows.isfinite().all()):
         raise ValueError("embeddings: expected finite numbers, got some that are not")
     with torch.autocast(rows.device.type, enabled=False):
@@ -74,7 +70,7 @@ def t_regs(embeddings: Tensor, *, factor: float = 1.0, sphere: float = 1.0) -> T
     """
     for name, value in (("factor", factor), ("sphere", sphere)):
         check_between(name, value, 0, math.inf, closed=True)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if len(rows) < 2:
         warnings.warn(f"embeddings: expected at least 2 rows for a tree, got {len(rows)}; the loss is 0", stacklevel=2)
         return rows.sum() * 0.0
@@ -115,7 +111,7 @@ def coding_rate(embeddings: Tensor, *, eps: float = 0.5) -> Tensor:
     tensor(1.0986)
     """
     check_between("eps", eps, 0, math.inf)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if not len(rows):
         raise ValueError("embeddings: expected at least one row, got none")
     with torch.autocast(rows.device.type, enabled=False):
@@ -153,7 +149,7 @@ def mcr2(embeddings: Tensor, membership: Tensor, *, eps: float = 0.5, gamma: flo
     """
     check_between("gamma", gamma, 0, math.inf, closed=True)
     rate = coding_rate(embeddings, eps=eps)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     shares = _memberships(membership, rows)
     mass = shares.sum(0) + 1e-8  # [k]
     with torch.autocast(rows.device.type, enabled=False):
@@ -215,7 +211,7 @@ def neural_collapse(
     for name, value in (("within", within), ("between", between)):
         check_between(name, value, 0, math.inf, closed=True)
     check_matrices(embeddings, centers)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if len(centers) < 2:
         raise ValueError(f"centers: expected at least two classes, got {len(centers)}")
     if labels.shape != rows.shape[:1] or labels.is_floating_point():

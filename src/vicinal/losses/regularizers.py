@@ -10,7 +10,8 @@ from vicinal.core.checks import check_between, check_integer, check_matrices
 from vicinal.similarity.products import l2_normalize
 
 
-def _wide(embeddings: Tensor) -> Tensor:
+def wide_rows(embeddings: Tensor) -> Tensor:
+    """Embeddings that are a matrix, in float32 or wider."""
     check_matrices(embeddings, embeddings)
     return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
@@ -35,7 +36,7 @@ def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
     tensor(1.5000)
     """
     check_between("factor", factor, 0, math.inf, closed=True)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     with torch.autocast(rows.device.type, enabled=False):
         return factor * rows.sum(dim=1).abs().sum() / max(1, len(rows))
 
@@ -72,7 +73,7 @@ def energy_confusion(
     tensor(17.)
     """
     check_between("factor", factor, 0, math.inf, closed=True)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if labels.shape != (len(rows),) or labels.is_floating_point():
         raise ValueError(
             f"labels: expected whole numbers [{len(rows)}], got {labels.dtype} of shape {tuple(labels.shape)}"
@@ -153,7 +154,7 @@ def flops(embeddings: Tensor, idf: Tensor | None = None, *, groups: int = 1, lea
     >>> flops(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
     tensor(1.2500)
     """
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     check_integer("least", least, 0)
     if check_integer("groups", groups) and len(rows) % groups:
         raise ValueError(f"groups: expected a divisor of {len(rows)} rows, got {groups}")
@@ -239,10 +240,9 @@ def covariance_penalty(embeddings: Tensor) -> Tensor:
     >>> covariance_penalty(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
     tensor(4.)
     """
-    check_matrices(embeddings, embeddings)
-    if len(embeddings) < 2:
-        raise ValueError(f"embeddings: expected at least 2 rows, got {len(embeddings)}")
-    view = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
+    view = wide_rows(embeddings)
+    if len(view) < 2:
+        raise ValueError(f"embeddings: expected at least 2 rows, got {len(view)}")
     centered = view - view.mean(dim=0)
     matrix = centered.T @ centered / (len(view) - 1)
     return (matrix.square().sum() - matrix.diagonal().square().sum()) / view.shape[1]
@@ -283,14 +283,12 @@ def block_contrast(embeddings: Tensor, assignment: Tensor, neighbors: Tensor, *,
     tensor(0.0265)
     """
     check_between("scale", scale, 0, math.inf)
-    n = len(embeddings)
-    check_matrices(embeddings, embeddings)
+    rows, n = wide_rows(embeddings), len(embeddings)
     if assignment.ndim != 2 or len(assignment) != n or assignment.shape[1] < 1:
         raise ValueError(f"assignment: expected [{n}, k], a row for each embedding, got {tuple(assignment.shape)}")
     if neighbors.shape != (n, n):
         raise ValueError(f"neighbors: expected [{n}, {n}], got {tuple(neighbors.shape)}")
     with torch.autocast(embeddings.device.type, enabled=False):
-        rows = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
         return _against_blocks(rows, assignment, scale) - _along_edges(rows, neighbors, scale)
 
 

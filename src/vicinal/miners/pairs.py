@@ -61,13 +61,15 @@ def _references(scores: Tensor, related: Tensor, reference: str) -> Tensor:
     return torch.where(count > 0, mean, torch.inf)
 
 
-def _suspect(scores: Tensor, reference: Tensor, margin: float, relative: float | None) -> Tensor:
+def _suspect(scores: Tensor, related: Tensor, reference: Reference, margin: float, relative: float | None) -> Tensor:
     """Pairs that score too near the reference, or above it, to be trusted as unrelated."""
-    suspect = scores + margin > reference
+    check_choice("reference", reference, get_args(Reference))
+    level = _references(scores, related, reference)
+    suspect = scores + check_number("margin", margin) > level
     if relative is None:
         return suspect
-    # reference (1 - m) would rise above a negative reference; a margin that is a share of its size does not
-    return suspect | (scores > reference - relative * reference.abs())
+    # level (1 - m) would rise above a negative level; a margin that is a share of its size does not
+    return suspect | (scores > level - check_between("relative", relative, 0, 1, closed=True) * level.abs())
 
 
 @pair_miner("topk_hard", *_FACTS, family="single pairs", paper="arXiv:2407.15831", verified="numpy in float64")
@@ -100,11 +102,8 @@ def topk_hard(
     >>> topk_hard(torch.tensor([[0.8, 0.85, 0.78, 0.6, 0.1]]), torch.tensor([[1, 0, 0, 0, 0]]), k=1, relative=0.05)
     tensor([[1., 0., 0., 1., 0.]])
     """
-    check_choice("reference", reference, get_args(Reference))
-    m = check_number("margin", margin)
-    share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
     s, related, unrelated = pairs
-    usable = unrelated & ~_suspect(s, _references(s, related, reference), m, share)
+    usable = unrelated & ~_suspect(s, related, reference, margin, relative)
     if max_score is not None:
         usable = usable & (s <= check_number("max_score", max_score))
     if min_score is not None:
@@ -138,15 +137,11 @@ def guided(
     >>> guided(torch.zeros(1, 3), torch.tensor([[1, 0, 0]]), guide=torch.tensor([[0.7, 0.9, 0.2]]))
     tensor([[1., 0., 1.]])
     """
-    check_choice("reference", reference, get_args(Reference))
-    m = check_number("margin", margin)
-    share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
     scores, related, unrelated = pairs
     if not isinstance(guide, Tensor) or guide.shape != scores.shape:
         shape = tuple(guide.shape) if isinstance(guide, Tensor) else guide
         raise ValueError(f"guide: expected {tuple(scores.shape)} as the scores, got {shape}")
-    g = measured(guide)
-    return related | (unrelated & ~_suspect(g, _references(g, related, reference), m, share))
+    return related | (unrelated & ~_suspect(measured(guide), related, reference, margin, relative))
 
 
 @pair_miner(

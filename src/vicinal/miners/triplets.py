@@ -13,7 +13,7 @@ from vicinal.miners.sampled import Scale, squared_distance
 from vicinal.miners.selection import (
     ScoredPairs,
     highest,
-    kept_dtype,
+    kept_like,
     kept_weight,
     lowest,
     measured,
@@ -228,15 +228,10 @@ def angular(
     return _weights(scores, relation, weight, scale, bound)
 
 
-@opaque_op(
-    "angular", lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
-)
+@opaque_op("angular", kept_like)
 def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, scale: str, bound: float) -> Tensor:
     """The weight of the pairs that were chosen, by blocks of rows."""
-    weights, values = (
-        torch.empty(scores.shape, dtype=kept_dtype(scores, weight), device=scores.device),
-        measured(scores),
-    )
+    weights, values = kept_like(scores, relation, weight), measured(scores)
     for part in row_blocks(scores):
         cut = (scores[part], relation[part], None if weight is None else weight[part])
         weights[part] = kept_weight(cut[0], cut[2], _open(values, part, *split_pairs(*cut), scale, bound))
