@@ -1,5 +1,6 @@
 """Regularizers of the shape that embeddings have together: spread, of full rank, or collapsed class by class."""
 
+import functools
 import math
 import warnings
 
@@ -11,8 +12,6 @@ from vicinal.blockwise.spanning_tree import minimum_spanning_tree
 from vicinal.core import register
 from vicinal.core.checks import check_between, check_matrices, check_tensor
 from vicinal.losses.regularizers import wide_rows
-
-FAMILY = {"family": "embedding shape"}
 
 
 def tree_length(embeddings: Tensor) -> Tensor:
@@ -40,11 +39,12 @@ def tree_length(embeddings: Tensor) -> Tensor:
     return length
 
 
-@register(
-    "regularizer",
+_regularizer = functools.partial(register, "regularizer", family="embedding shape")
+
+
+@_regularizer(
     "t_regs",
     "rotation-invariant",
-    **FAMILY,
     paper="Mordacq et al., NeurIPS 2025",
     verified="tree lengths of scipy in float64; reconstructed: the two factors are from memory of the paper",
 )
@@ -88,13 +88,8 @@ def _half_log_volume(rows: Tensor, scale: Tensor | float) -> Tensor:
     return volume / 2
 
 
-@register(
-    "regularizer",
-    "coding_rate",
-    "rotation-invariant",
-    **FAMILY,
-    paper="arXiv:2006.08558",
-    verified="values of public code in float64",
+@_regularizer(
+    "coding_rate", "rotation-invariant", paper="arXiv:2006.08558", verified="values of public code in float64"
 )
 def coding_rate(embeddings: Tensor, *, eps: float = 0.5) -> Tensor:
     r"""How many nats it takes to code the rows up to an error: large where they fill all dimensions.
@@ -118,12 +113,10 @@ def coding_rate(embeddings: Tensor, *, eps: float = 0.5) -> Tensor:
         return _half_log_volume(rows, rows.shape[1] / (len(rows) * eps))
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "mcr2",
     "class-labels",
     "rotation-invariant",
-    **FAMILY,
     paper="arXiv:2006.08558; arXiv:2301.01805",
     verified="values of public code, value and gradient in float64",
 )
@@ -174,13 +167,11 @@ def _memberships(membership: Tensor, rows: Tensor) -> Tensor:
     return membership.to(rows.dtype)
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "neural_collapse",
     "class-labels",
     "common-shift-invariant",
     "rotation-invariant",
-    **FAMILY,
     paper="Liu et al., AISTATS 2023",
     verified="values of the paper's code, value and gradient in float64; its weights of both parts from memory",
 )

@@ -1,5 +1,6 @@
 """Regularizers of embeddings, to be added to a loss, and losses of embeddings alone: ``f(embeddings, ...) -> []``."""
 
+import functools
 import math
 
 import torch
@@ -16,13 +17,10 @@ def wide_rows(embeddings: Tensor) -> Tensor:
     return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
 
-@register(
-    "regularizer",
-    "zero_mean",
-    family="regularizers",
-    paper="arXiv:1904.02616",
-    verified="pytorch-metric-learning 2.9.0; numpy in float64",
-)
+_regularizer = functools.partial(register, "regularizer", family="regularizers")
+
+
+@_regularizer("zero_mean", paper="arXiv:1904.02616", verified="pytorch-metric-learning 2.9.0; numpy in float64")
 def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
     r"""Rows whose coordinates have mean 0, $\lambda\, \mathrm{mean}_i |\sum_k z_{ik}|$.
 
@@ -41,13 +39,11 @@ def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
         return factor * rows.sum(dim=1).abs().sum() / max(1, len(rows))
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "energy_confusion",
     "class-labels",
     "common-shift-invariant",
     "rotation-invariant",
-    family="regularizers",
     paper="arXiv:1901.07169",
     verified="numpy in float64",
 )
@@ -109,9 +105,7 @@ def _places(class_pairs: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
     return at[:, 0], at[:, 1]
 
 
-@register(
-    "regularizer", "temperature_penalty", family="regularizers", paper="arXiv:2310.05615", verified="numpy in float64"
-)
+@_regularizer("temperature_penalty", paper="arXiv:2310.05615", verified="numpy in float64")
 def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -> Tensor:
     r"""Temperatures of pairs neither near 0 nor large, $\beta\, \mathrm{mean}(\frac d2 \log \tau + \frac 1\tau)$.
 
@@ -130,10 +124,8 @@ def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -
     return factor * (dim / 2 * wide.log() + 1 / wide).mean()
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "flops",
-    family="regularizers",
     paper="arXiv:2004.05665; arXiv:2411.04403",
     verified="values of the paper's code, value and gradient in float64",
 )
@@ -248,11 +240,9 @@ def covariance_penalty(embeddings: Tensor) -> Tensor:
     return (matrix.square().sum() - matrix.diagonal().square().sum()) / view.shape[1]
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "block_contrast",
     "rotation-invariant",
-    family="regularizers",
     paper="arXiv:2209.14067",
     verified="released code, value and gradient in float64; numpy in float64",
 )

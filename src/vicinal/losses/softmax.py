@@ -1,5 +1,6 @@
 """Losses of a softmax over a row: related columns against all, or each against the unrelated ones."""
 
+import functools
 import math
 
 import torch
@@ -25,7 +26,10 @@ from vicinal.losses.ranges import NonNegative, Positive
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
 
-@pair_loss("nt_xent", *_ROWS, family="softmax over a row", paper="arXiv:2002.05709", verified=PML)
+_pair_loss = functools.partial(pair_loss, family="softmax over a row")
+
+
+@_pair_loss("nt_xent", *_ROWS, paper="arXiv:2002.05709", verified=PML)
 def nt_xent(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""Each related column in a softmax against the unrelated ones of its row (InfoNCE).
 
@@ -61,7 +65,7 @@ def _corrected(logits: Tensor, column_log_probability: Tensor | None) -> Tensor:
     return logits - column_log_probability.to(logits.dtype)
 
 
-@pair_loss("supcon", *_ROWS, family="softmax over a row", paper="arXiv:2004.11362", verified=PML)
+@_pair_loss("supcon", *_ROWS, paper="arXiv:2004.11362", verified=PML)
 def supcon(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""All related columns as targets of a softmax over the row.
 
@@ -83,7 +87,7 @@ def supcon(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Te
     return cross_entropy(_corrected(logits, column_log_probability), pairs)
 
 
-@pair_loss("nca", *_ROWS, family="softmax over a row", paper="Goldberger et al., NeurIPS 2004", verified=PML)
+@_pair_loss("nca", *_ROWS, paper="Goldberger et al., NeurIPS 2004", verified=PML)
 def nca(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""The softmax mass that a row gives to its related columns.
 
@@ -124,11 +128,10 @@ def _stands(column: Tensor, kind: Tensor, columns: int) -> Tensor:
     return (column >= 0) & (first[kind] == rows)
 
 
-@pair_loss(
+@_pair_loss(
     "n_pairs",
     "order-dependent",
     "score-shift-invariant",
-    family="softmax over a row",
     paper="Sohn, NeurIPS 2016",
     verified=PML,
     batch_stats=_first_pairs,
@@ -160,14 +163,8 @@ def n_pairs(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     return row_terms(every - target, stands[block])
 
 
-@pair_loss(
-    "focal_nt_xent",
-    *ROWS,
-    "score-shift-invariant",
-    "stopped-gradient",
-    family="softmax over a row",
-    paper="arXiv:2506.20923",
-    verified=NUMPY,
+@_pair_loss(
+    "focal_nt_xent", *ROWS, "score-shift-invariant", "stopped-gradient", paper="arXiv:2506.20923", verified=NUMPY
 )
 def focal_nt_xent(
     pairs: Pairs, *, temperature: Positive = 0.1, focus: NonNegative = 0.5, detach: bool = True
@@ -203,14 +200,7 @@ PAPER = "arXiv:2310.10636"
 CODE = "values of the paper's code, value and gradient in float64"
 
 
-@pair_loss(
-    "decoupled_softmax",
-    *ROWS,
-    "score-shift-invariant",
-    family="softmax over a row",
-    paper="arXiv:2310.10636",
-    verified=PAPER_CODE,
-)
+@_pair_loss("decoupled_softmax", *ROWS, "score-shift-invariant", paper="arXiv:2310.10636", verified=PAPER_CODE)
 def decoupled_softmax(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""Each related column against the unrelated ones, a mean over the related columns of each row.
 
@@ -232,14 +222,7 @@ def decoupled_softmax(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     return row_terms(row_products(terms, pairs.positive) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@pair_loss(
-    "summed_softmax",
-    *ROWS,
-    "score-shift-invariant",
-    family="softmax over a row",
-    paper="arXiv:2310.10636",
-    verified=PAPER_CODE,
-)
+@_pair_loss("summed_softmax", *ROWS, "score-shift-invariant", paper="arXiv:2310.10636", verified=PAPER_CODE)
 def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""Softmax over the row, summed over the related columns.
 
@@ -261,7 +244,7 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probabi
     return row_terms(mass * every - row_products(logits, pairs.positive), mass > 0)
 
 
-@pair_loss("amcl", *ROWS, family="softmax over a row", paper="arXiv:2310.05615", verified=NUMPY)
+@_pair_loss("amcl", *ROWS, paper="arXiv:2310.05615", verified=NUMPY)
 def amcl(
     pairs: Pairs, *, temperature: float | Tensor = 0.1, dim: int | None = None, factor: NonNegative = 0.1
 ) -> tuple[RowTerms, ...]:

@@ -1,5 +1,6 @@
 """Losses of a row, a related and an unrelated column."""
 
+import functools
 import math
 from typing import Literal
 
@@ -16,7 +17,10 @@ from vicinal.losses.ranges import Count, NonNegative, Number, Positive, Share
 Triplets = Literal["all", "hard", "semi-hard", "batch-hard"]
 
 
-@pair_loss("triplet", *ROWS, "score-shift-invariant", family="triplets", paper="arXiv:1503.03832", verified=PML)
+_pair_loss = functools.partial(pair_loss, family="triplets")
+
+
+@_pair_loss("triplet", *ROWS, "score-shift-invariant", paper="arXiv:1503.03832", verified=PML)
 def triplet(
     pairs: Pairs,
     *,
@@ -80,9 +84,7 @@ def _batch_hard(pairs: Pairs, margin: float, *, smooth: bool) -> RowTerms:
     return pairs.terms(softplus(gap) if smooth else gap.relu(), both[:, None].to(gap.dtype))
 
 
-@pair_loss(
-    "angular", "square", "cosine-scores", "soft-relation", family="triplets", paper="arXiv:1708.01682", verified=PML
-)
+@_pair_loss("angular", "square", "cosine-scores", "soft-relation", paper="arXiv:1708.01682", verified=PML)
 def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
     r"""Triangles of a row, a related and an unrelated column with a bounded angle at the unrelated corner.
 
@@ -118,9 +120,7 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
     return pairs.terms(value, weight)
 
 
-@pair_loss(
-    "lmnn", "row-separable", family="triplets", paper="Weinberger et al., NeurIPS 2005", verified="numpy in float64"
-)
+@_pair_loss("lmnn", "row-separable", paper="Weinberger et al., NeurIPS 2005", verified="numpy in float64")
 def lmnn(
     pairs: Pairs, *, k: Count = 3, margin: NonNegative = 1.0, push: Share = 0.5, top: Number = 1.0
 ) -> tuple[RowTerms, RowTerms]:
@@ -162,10 +162,9 @@ def lmnn(
 Weighting = Literal["equal", "softmax"]
 
 
-@pair_loss(
+@_pair_loss(
     "ngame",
     *ROWS,
-    family="triplets",
     paper="arXiv:2207.04452",
     verified="released code, value and gradient in float64, but for its softmax over k and its ties",
 )
@@ -222,14 +221,7 @@ def _hardest(pairs: Pairs, k: int) -> tuple[Tensor, Tensor]:
     return scores, torch.where(above, pairs.negative.gather(1, top.indices), torch.where(is_real, share, 0.0))
 
 
-@pair_loss(
-    "proto_triplet",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    paper="arXiv:2305.09062",
-    verified=NUMPY,
-)
+@_pair_loss("proto_triplet", "row-separable", "score-shift-invariant", paper="arXiv:2305.09062", verified=NUMPY)
 def proto_triplet(pairs: Pairs, *, margin: NonNegative = 1.0, wrong: Literal["nearest", "all"] = "nearest") -> RowTerms:
     r"""The prototype of a row's own class above the nearest other prototype by a margin.
 

@@ -1,5 +1,6 @@
 """Miners that choose pairs one by one: hard pairs, hard pairs within bounds, nearest columns and hash buckets."""
 
+import functools
 import math
 from typing import Literal, get_args
 
@@ -15,9 +16,10 @@ _FACTS = ("permutation-invariant", "row-separable")
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@pair_miner(
-    "multi_similarity", *_FACTS, "score-shift-invariant", family="single pairs", paper="arXiv:1904.06627", verified=_PML
-)
+_pair_miner = functools.partial(pair_miner, family="single pairs")
+
+
+@_pair_miner("multi_similarity", *_FACTS, "score-shift-invariant", paper="arXiv:1904.06627", verified=_PML)
 def multi_similarity(pairs: ScoredPairs, *, epsilon: float = 0.1) -> Tensor:
     r"""Pairs that are hard, with a slack, next to the other side of their query.
 
@@ -35,7 +37,7 @@ def multi_similarity(pairs: ScoredPairs, *, epsilon: float = 0.1) -> Tensor:
     return (related & (s - slack < highest(s, unrelated))) | (unrelated & (s + slack > lowest(s, related)))
 
 
-@pair_miner("pair_margin", *_FACTS, family="single pairs", verified=_PML)
+@_pair_miner("pair_margin", *_FACTS, verified=_PML)
 def pair_margin(pairs: ScoredPairs, *, positive: float = 0.8, negative: float = 0.2) -> Tensor:
     r"""Related pairs below one score and unrelated pairs above another: $s_{ap} < m_+$ and $s_{an} > m_-$.
 
@@ -72,7 +74,7 @@ def _suspect(scores: Tensor, related: Tensor, reference: Reference, margin: floa
     return suspect | (scores > level - check_between("relative", relative, 0, 1, closed=True) * level.abs())
 
 
-@pair_miner("topk_hard", *_FACTS, family="single pairs", paper="arXiv:2407.15831", verified="numpy in float64")
+@_pair_miner("topk_hard", *_FACTS, paper="arXiv:2407.15831", verified="numpy in float64")
 def topk_hard(
     pairs: ScoredPairs,
     *,
@@ -113,7 +115,7 @@ def topk_hard(
     return related | usable
 
 
-@pair_miner("guided", *_FACTS, family="single pairs", paper="arXiv:2402.16829", verified="numpy in float64")
+@_pair_miner("guided", *_FACTS, paper="arXiv:2402.16829", verified="numpy in float64")
 def guided(
     pairs: ScoredPairs,
     *,
@@ -144,13 +146,8 @@ def guided(
     return related | (unrelated & ~_suspect(measured(guide), related, reference, margin, relative))
 
 
-@pair_miner(
-    "adaptive_margin",
-    "permutation-invariant",
-    "row-separable",
-    family="single pairs",
-    paper="arXiv:2506.07438",
-    verified="numpy in float64",
+@_pair_miner(
+    "adaptive_margin", "permutation-invariant", "row-separable", paper="arXiv:2506.07438", verified="numpy in float64"
 )
 def adaptive_margin(
     pairs: ScoredPairs,
@@ -199,14 +196,7 @@ def adaptive_margin(
     return related | (unrelated & ~(s + margin > target))
 
 
-@pair_miner(
-    "nearest",
-    "permutation-invariant",
-    "row-separable",
-    family="single pairs",
-    paper="arXiv:2401.18064",
-    verified="numpy in float64",
-)
+@_pair_miner("nearest", "permutation-invariant", "row-separable", paper="arXiv:2401.18064", verified="numpy in float64")
 def nearest(
     pairs: ScoredPairs,
     *,

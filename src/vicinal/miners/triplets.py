@@ -1,5 +1,6 @@
 """Miners of the pairs of triplets: hard, semi-hard, within a margin, and by the angle at the unrelated corner."""
 
+import functools
 import math
 from typing import Literal, get_args
 
@@ -29,15 +30,10 @@ Choice = Literal["hard", "semihard", "easy", "all"]
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@pair_miner(
-    "hard",
-    "permutation-invariant",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    paper="arXiv:1703.07737",
-    verified=_PML,
-)
+_pair_miner = functools.partial(pair_miner, family="triplets", verified=_PML)
+
+
+@_pair_miner("hard", "permutation-invariant", "row-separable", "score-shift-invariant", paper="arXiv:1703.07737")
 def hard(
     pairs: ScoredPairs,
     *,
@@ -91,15 +87,7 @@ def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor
     return among & (scores == highest(scores, among))
 
 
-@pair_miner(
-    "semihard",
-    "permutation-invariant",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    paper="arXiv:1503.03832",
-    verified=_PML,
-)
+@_pair_miner("semihard", "permutation-invariant", "row-separable", "score-shift-invariant", paper="arXiv:1503.03832")
 def semihard(pairs: ScoredPairs, *, margin: float = 0.2) -> Tensor:
     r"""Pairs of the triplets that are in the right order but within the margin: $0 < s_{ap} - s_{an} \le m$.
 
@@ -115,14 +103,7 @@ def semihard(pairs: ScoredPairs, *, margin: float = 0.2) -> Tensor:
     return _semihard(*pairs, check_between("margin", margin, 0, float("inf"), closed=True))
 
 
-@pair_miner(
-    "triplet_margin",
-    "permutation-invariant",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    verified=_PML,
-)
+@_pair_miner("triplet_margin", "permutation-invariant", "row-separable", "score-shift-invariant")
 def triplet_margin(
     pairs: ScoredPairs,
     *,
