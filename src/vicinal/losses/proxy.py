@@ -57,6 +57,10 @@ def multiplied_cosine(cosine: Tensor, times: int) -> Tensor:
 
 
 _COLUMNS = ("row-separable", "proxies")
+_SOFT = (*_COLUMNS, "soft-relation")
+_COSINES = (*_SOFT, "cosine-scores")
+_proxy_loss = functools.partial(pair_loss, family="proxies")
+_group_loss = functools.partial(pair_loss, family="several proxies", verified=PML)
 
 
 def where_related(pairs: Pairs, change: Callable[[Tensor], Tensor]) -> Tensor:
@@ -69,7 +73,7 @@ def where_related(pairs: Pairs, change: Callable[[Tensor], Tensor]) -> Tensor:
     return scores.index_put(place, relation[place] * (change(related) - related), accumulate=True)
 
 
-@pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1704.06369", verified=PML)
+@_proxy_loss("normalized_softmax", *_SOFT, paper="arXiv:1704.06369", verified=PML)
 def normalized_softmax(pairs: Pairs, *, temperature: Positive = 0.05) -> RowTerms:
     r"""Softmax against proxies of length 1.
 
@@ -85,7 +89,7 @@ def normalized_softmax(pairs: Pairs, *, temperature: Positive = 0.05) -> RowTerm
     return cross_entropy(pairs.scores / temperature, pairs)
 
 
-@pair_loss("cosface", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1801.09414", verified=PML)
+@_proxy_loss("cosface", *_SOFT, paper="arXiv:1801.09414", verified=PML)
 def cosface(pairs: Pairs, *, margin: NonNegative = 0.35, scale: Positive = 64.0) -> RowTerms:
     r"""Softmax against proxies, with a margin taken off the cosine of the related one.
 
@@ -102,9 +106,7 @@ def cosface(pairs: Pairs, *, margin: NonNegative = 0.35, scale: Positive = 64.0)
     return cross_entropy(scale * where_related(pairs, lambda score: score - margin), pairs)
 
 
-@pair_loss(
-    "arcface", *_COLUMNS, "soft-relation", "cosine-scores", family="proxies", paper="arXiv:1801.07698", verified=PML
-)
+@_proxy_loss("arcface", *_COSINES, paper="arXiv:1801.07698", verified=PML)
 def arcface(pairs: Pairs, *, margin: Degrees = 28.6, scale: Positive = 64.0) -> RowTerms:
     r"""Softmax against proxies, with a margin added to the angle of the related one.
 
@@ -135,16 +137,7 @@ def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None)
     return cross_entropy(logits * lengths.to(logits.dtype), pairs)
 
 
-@pair_loss(
-    "sphereface",
-    *_COLUMNS,
-    "soft-relation",
-    "cosine-scores",
-    "embedding-lengths",
-    family="proxies",
-    paper="arXiv:1704.08063",
-    verified=PML,
-)
+@_proxy_loss("sphereface", *_COSINES, "embedding-lengths", paper="arXiv:1704.08063", verified=PML)
 def sphereface(pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Tensor | None = None) -> RowTerms:
     r"""Softmax against proxies, with the angle of the related one multiplied.
 
@@ -164,16 +157,8 @@ def sphereface(pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Te
     return _multiplied(pairs, margin, scale, lengths)
 
 
-@pair_loss(
-    "large_margin_softmax",
-    *_COLUMNS,
-    "soft-relation",
-    "cosine-scores",
-    "embedding-lengths",
-    "proxy-lengths",
-    family="proxies",
-    paper="arXiv:1612.02295",
-    verified=PML,
+@_proxy_loss(
+    "large_margin_softmax", *_COSINES, "embedding-lengths", "proxy-lengths", paper="arXiv:1612.02295", verified=PML
 )
 def large_margin_softmax(
     pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Tensor | None = None
@@ -194,7 +179,7 @@ def large_margin_softmax(
     return _multiplied(pairs, margin, scale, lengths)
 
 
-@pair_loss("proxy_nca", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1703.07464", verified=PML)
+@_proxy_loss("proxy_nca", *_SOFT, paper="arXiv:1703.07464", verified=PML)
 def proxy_nca(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""The softmax mass that a row gives to the proxies of its class.
 
@@ -213,7 +198,7 @@ def proxy_nca(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     return row_terms(torch.where(related, every, 0.0) - torch.where(related, mass, 0.0), related)
 
 
-@pair_loss("proxy_anchor", *ROWS, "proxy-rows", family="proxies", paper="arXiv:2003.13911", verified=PML)
+@_proxy_loss("proxy_anchor", *ROWS, "proxy-rows", paper="arXiv:2003.13911", verified=PML)
 def proxy_anchor(pairs: Pairs, *, margin: Number = 0.1, alpha: Positive = 32.0) -> tuple[RowTerms, RowTerms]:
     r"""Each proxy near the related rows of the batch and far from the others, the hardest first.
 
@@ -269,16 +254,7 @@ def _classes(pairs: Pairs, per_class: int, temperature: float | None) -> Pairs:
     return Pairs(pooled, relation, weight, clean=True, masks=pairs.masks)
 
 
-@pair_loss(
-    "subcenter_arcface",
-    "row-separable",
-    "proxies",
-    "cosine-scores",
-    "proxy-groups",
-    family="several proxies",
-    paper="Deng et al., ECCV 2020",
-    verified=PML,
-)
+@_group_loss("subcenter_arcface", *_COLUMNS, "cosine-scores", "proxy-groups", paper="Deng et al., ECCV 2020")
 def subcenter_arcface(pairs: Pairs, *, margin: Degrees = 28.6, scale: Positive = 64.0, per_class: int = 1) -> RowTerms:
     r"""Softmax against the nearest of several proxies a class, with a margin added to its angle.
 
@@ -299,15 +275,7 @@ def subcenter_arcface(pairs: Pairs, *, margin: Degrees = 28.6, scale: Positive =
     return cross_entropy(scale * where_related(classes, lambda score: falling_cosine(score, angle)), classes)
 
 
-@pair_loss(
-    "soft_triple",
-    "row-separable",
-    "proxies",
-    "proxy-groups",
-    family="several proxies",
-    paper="arXiv:1909.05235",
-    verified=PML,
-)
+@_group_loss("soft_triple", *_COLUMNS, "proxy-groups", paper="arXiv:1909.05235")
 def soft_triple(
     pairs: Pairs,
     *,
@@ -337,12 +305,11 @@ def soft_triple(
 SCALE, REACH = 64.0, 1.5
 
 
-@pair_loss(
+@_proxy_loss(
     "unpg",
     *ROWS,
     "proxies",
     "batch-scores",
-    family="proxies",
     paper="arXiv:2203.11593",
     verified="values of the paper's code, value and gradient in float64",
 )

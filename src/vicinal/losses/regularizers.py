@@ -8,6 +8,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_matrices
+from vicinal.losses.contract import PAPER_CODE
 from vicinal.similarity.products import l2_normalize
 
 
@@ -124,11 +125,7 @@ def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -
     return factor * (dim / 2 * wide.log() + 1 / wide).mean()
 
 
-@_regularizer(
-    "flops",
-    paper="arXiv:2004.05665; arXiv:2411.04403",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@_regularizer("flops", paper="arXiv:2004.05665; arXiv:2411.04403", verified=PAPER_CODE)
 def flops(embeddings: Tensor, idf: Tensor | None = None, *, groups: int = 1, least: int = 0) -> Tensor:
     r"""Few rows that use a coordinate, so that an inverted index of sparse embeddings is short.
 

@@ -194,12 +194,6 @@ def focal_nt_xent(
     return pairs.terms(torch.where(some, terms, 0.0), pairs.positive)
 
 
-PAPER = "arXiv:2310.10636"
-
-
-CODE = "values of the paper's code, value and gradient in float64"
-
-
 @_pair_loss("decoupled_softmax", *ROWS, "score-shift-invariant", paper="arXiv:2310.10636", verified=PAPER_CODE)
 def decoupled_softmax(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""Each related column against the unrelated ones, a mean over the related columns of each row.

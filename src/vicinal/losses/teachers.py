@@ -18,7 +18,7 @@ from vicinal.blockwise.blocks import row_slices
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
 from vicinal.losses.class_contract import check_row_numbers
-from vicinal.losses.contract import check_reduction, reduce, take_settings
+from vicinal.losses.contract import PAPER_CODE, check_reduction, reduce, take_settings
 from vicinal.losses.ranges import Count, Positive, Share
 from vicinal.transport import sinkhorn
 
@@ -171,12 +171,7 @@ def _ranknet(scores: Tensor, taught: Tensor) -> Tensor:
     return torch.where(ahead, costs, 0.0).sum(dim=(1, 2)) / ahead.sum(dim=(1, 2)).clamp(min=1)
 
 
-@teacher_loss(
-    "ar2",
-    "score-shift-invariant",
-    paper="arXiv:2110.03611",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@teacher_loss("ar2", "score-shift-invariant", paper="arXiv:2110.03611", verified=PAPER_CODE)
 def ar2(
     student: Tensor,
     taught: Tensor,
@@ -213,11 +208,7 @@ def ar2(
     return balance * (ahead * logs).sum(-1) + (1 - balance) * agreed
 
 
-@teacher_loss(
-    "sinkhorn_distillation",
-    paper="arXiv:2402.17110",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@teacher_loss("sinkhorn_distillation", paper="arXiv:2402.17110", verified=PAPER_CODE)
 def sinkhorn_distillation(
     student: Tensor,
     taught: Tensor,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_tensor
+from vicinal.losses.contract import PAPER_CODE
 
 Values = Literal["binary", "one_sided", "ternary", "eigenvector", "orthogonal"]
 _DEGREES = {"binary": 4, "one_sided": 6, "ternary": 8, "eigenvector": 4, "orthogonal": 4}
@@ -89,11 +90,7 @@ def _powers(x: Tensor, values: Values, matrix: Tensor | None) -> tuple[Tensor, T
 Groups = Literal["inter", "intra"]
 
 
-@_regularizer(
-    "group_orthogonality",
-    paper="arXiv:2306.10001",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@_regularizer("group_orthogonality", paper="arXiv:2306.10001", verified=PAPER_CODE)
 def group_orthogonality(weights: Tensor, *, groups: int | None = None, form: Groups = "inter") -> Tensor:
     r"""Filters that are orthonormal within groups, which costs less than all with all and leaves more freedom.
 
