@@ -85,7 +85,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
     """The result of a fit as JSON values."""
     from vicinal.report.tables import verdict_sentence
 
-    record, columns = outcome.record, outcome.record.column_list
+    record, columns = outcome.record, outcome.record.columns
     return {
         "model": str(outcome.folder),
         "task": record.task,
@@ -186,7 +186,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
 
     record, model = outcome.record, outcome.model
     if columns or (whole and model.encoder_choices_):
-        rows = [(c.name, c.kind, c.encoder, c.reason) for c in record.column_list]
+        rows = [(c.name, c.kind, c.encoder, c.reason) for c in record.columns]
         print_columns(rows, output, whole=whole)
         folds = None if record.split_sizes["validation"] else model.folds_
         output.print(_rows_sentence(record.task, outcome.opened, record.split_sizes, folds))
