@@ -246,3 +246,20 @@ def test_text_that_is_a_link():
     torch.testing.assert_close(made(z), wanted)
     assert links.parse("design('high', ratio=3)").note.startswith("Exp with scale")
     assert losses.parse("Composite-Softmax: asinh").link.domain == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings", "error"),
+    [
+        (losses.facility_location, {"temperature": 0}, "temperature: expected a number above 0, got 0"),
+        (losses.facility_location, {"sets": "all"}, "sets: expected one of 'rest', 'classes', got 'all'"),
+        (losses.lmnn, {"k": 0}, "k: expected a whole number of at least 1, got 0"),
+        (losses.lmnn, {"top": math.inf}, "top: expected a finite number, got inf"),
+        (losses.symmetric_ce, {"beta": -1}, "beta: expected a number of at least 0, got -1"),
+        (losses.kl_top, {"temperature": -1}, "temperature: expected a number above 0, got -1"),
+    ],
+)
+def test_settings_of_formulas_are_checked_by_their_types(loss, settings, error):
+    scores = torch.tensor([[1.0, 0.0]])
+    with pytest.raises(ValueError, match=f"^{error}"):
+        loss(scores, scores, **settings)

@@ -239,7 +239,7 @@ def test_models_say_in_a_notebook_what_show_says(tmp_path):
 def test_rows_that_say_nothing_stand_among_the_others():
     rows = tuple(Neighbor(str(at), weight, 2.0, 2 * weight, {"a": at}) for at, weight in enumerate((0.8, 0.05, 0.004)))
     panel = Explanation(2.0, 2.0, rows, 0.146, 0.292, 7).panel("t", dict)
-    assert [one.weight for one in panel.listed] == [0.8, 0.05]
+    assert [one.weight for one in panel.neighbors] == [0.8, 0.05]
     assert (panel.other_rows, panel.other_weight) == (8, pytest.approx(0.15))
     assert panel.other_contribution == pytest.approx(0.3)
     even = Explanation(2.0, 2.0, rows[2:] * 3, 0.988, 1.976, 247)  # of many rows each says little, and all are as good

@@ -74,7 +74,7 @@ def test_a_comparison_without_results_or_of_uneven_splits_is_refused(results):
 def test_the_trend_of_comparables_has_its_part_in_both_sums():
     moved = ({"a": "x"}, 3.0, 0.5, 1.0, "7", 2.0, {"a": -1.0})
     panel = NeighborPanel("t", {}, 3.0, None, [moved], trend=TrendLine(0.5, 4.0, {"a": 4.0}))
-    assert panel.listed[0].adjusted == 2.0
+    assert panel.neighbors[0].adjusted == 2.0
     assert panel.trend.contribution == 2.0
     assert panel.other_contribution == 0.0
     with pytest.raises(ValueError, match="weights: expected a sum of 1"):

@@ -44,15 +44,14 @@ def adapt(
     calibrated again by weighted rows; with --labels intervals get the width that the new rows need. Nothing is trained.
     """
     from vicinal.core.checks import local_path
-    from vicinal.data.sources import table_source
     from vicinal.workflows import adapt_table
 
     if undo == (data is not None) or (undo and out is None):
         got = "neither" if data is None and not undo else "--undo without --out" if data is None else "both"
         raise ValueError(f"data: expected a table of new rows, or --undo with --out, got {got}")
     shift = adapt_table(
-        local_path("model", model),
-        None if data is None else table_source("data", data, options["database"]),
+        o.folder_of(model),
+        o.table_of(data, options),
         None if out is None else local_path("--out", out),
         labels=labels,
         who=who,

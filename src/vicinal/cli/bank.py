@@ -32,17 +32,10 @@ def embed(
 ) -> None:
     """Write the vectors of a table's rows, which are near for rows that are alike to the model."""
     from vicinal.core import counted
-    from vicinal.core.checks import local_path
-    from vicinal.data.sources import table_source
     from vicinal.workflows.bank import embed_table
 
-    rows, width = embed_table(
-        local_path("model", model),
-        table_source("data", data, options["database"]),
-        out,
-        collection=collection,
-        **o.opened(options),
-    )
+    table = o.table_of(data, options)
+    rows, width = embed_table(o.folder_of(model), table, out, collection=collection, **o.opened(options))
     output.print(f"{counted(rows, 'vector')} of {counted(width, 'number')} in {out}")
 
 
@@ -94,20 +87,18 @@ def add(
     """
     from vicinal.core import counted
     from vicinal.core.checks import local_path
-    from vicinal.data.sources import table_source
     from vicinal.workflows.bank import add_bank, add_table
 
     opened = o.opened(options) | {"new_classes": new_classes, "epochs": epochs}
     columns: dict[str, Any] = {"target": target, "id": id_column, "group": group, "weight": weight}
     if data is not None and other is None:
-        named = None if names is None else table_source("--names", names)
-        table = table_source("data", data, options["database"])
-        change = add_table(local_path("model", model), table, names=named, **columns, **opened)
+        named = o.table_of(names, name="--names")
+        change = add_table(o.folder_of(model), o.table_of(data, options), names=named, **columns, **opened)
     elif data is None and other is not None:
         if names is not None or any(columns.values()):
             raise ValueError("from: expected no columns and no names, as the other model knows its rows, got some")
         del opened["root"]
-        change = add_bank(local_path("model", model), local_path("--from", other), **opened)
+        change = add_bank(o.folder_of(model), local_path("--from", other), **opened)
     else:
         raise ValueError(f"data: expected a table or --from OTHER, got {'neither' if data is None else 'both'}")
     if options["as_json"]:
@@ -135,18 +126,10 @@ def relabel(
     The journal keeps old and new labels, with user and time: vicinal show MODEL --changes lists them.
     """
     from vicinal.core import counted
-    from vicinal.core.checks import local_path
-    from vicinal.data.sources import table_source
     from vicinal.workflows.bank import relabel_table
 
-    change, rows = relabel_table(
-        local_path("model", model),
-        table_source("data", data, options["database"]),
-        target=target,
-        id=id_column,
-        who=who,
-        **o.again(options),
-    )
+    table = o.table_of(data, options)
+    change, rows = relabel_table(o.folder_of(model), table, target=target, id=id_column, who=who, **o.again(options))
     if options["as_json"]:
         labels = [{"id": name, "before": before, "label": label} for name, before, label in rows]
         print_json({"relabelled": change.changed, "rows": change.rows, "labels": labels})
@@ -197,7 +180,7 @@ def forget(
 
     named = o.again(options)
     if verify is not None:
-        folder = None if model is None else local_path("model", model)
+        folder = None if model is None else o.folder_of(model)
         verified = verify_receipt(local_path("--verify", verify), folder, **named)
         if options["as_json"]:
             ids_there = {"ids": verified.receipt.ids, "difference": verified.difference, "changed": verified.changed}
@@ -209,7 +192,7 @@ def forget(
     if model is None or not names:
         got = "neither" if model is None else "no ids"
         raise ValueError(f"ids: expected a model and ids to forget, or --verify RECEIPT, got {got}")
-    folder = local_path("model", model)
+    folder = o.folder_of(model)
     path = free_name(folder) if receipt is None else local_path("--receipt", receipt, written=True)
     gone = read_ids(names)
     with shown_progress(**{name: options[name] for name in o.RUN}):

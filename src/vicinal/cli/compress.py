@@ -7,7 +7,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows
+from vicinal.cli.output import print_json, print_rows
 
 
 @app.command(epilog="Examples: vicinal compress reviews-model --keep .5  |  vicinal compress houses-model --rows .05")
@@ -41,13 +41,13 @@ def compress(
     from vicinal.workflows import compress_model
 
     outcome = compress_model(
-        local_path("model", model),
+        o.folder_of(model),
         keep,
         None if out is None else local_path("--out", out, written=True),
         variance=variance,
         rows=rows,
         encoders=o.parse_encoders(options["encoder"]),
-        log=(lambda line: None) if options["quiet"] else print_progress,
+        log=o.log_of(options),
     )
     if options["as_json"]:
         print_json(asdict(outcome) | {"folder": str(outcome.folder)})

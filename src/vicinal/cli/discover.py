@@ -1,7 +1,6 @@
 """``vicinal discover``: rows that fit no known class."""
 
 import shlex
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -36,15 +35,14 @@ def discover(
     A page shows the groups. Write their names into the table; then vicinal add MODEL DATA --names TABLE adds the rows.
     """
     from vicinal.core.checks import local_path
-    from vicinal.data.sources import table_name, table_source
+    from vicinal.data.sources import table_name
     from vicinal.workflows import discover_table
 
-    source = table_source("data", data, options["database"])
-    name = table_name(source) if isinstance(source, Path) else "table"
+    source = o.table_of(data, options)
     outcome = discover_table(
-        local_path("model", model),
+        o.folder_of(model),
         source,
-        local_path("--out", f"{name}-groups.csv" if out is None else out, written=True),
+        local_path("--out", f"{table_name(source)}-groups.csv" if out is None else out, written=True),
         error=error,
         groups=groups,
         seed=seed,

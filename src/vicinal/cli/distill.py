@@ -50,17 +50,16 @@ def distill(
     measured for comparison.
     """
     from vicinal.core.checks import local_path
-    from vicinal.data.sources import table_source
     from vicinal.workflows import distill_table
 
-    folder = local_path("model", model)
+    folder = o.folder_of(model)
     with shown_progress(**{name: options[name] for name in o.RUN}) as shown:
         outcome = distill_table(
             folder,
-            table_source("data", data, options["database"]),
+            o.table_of(data, options),
             o.parse_encoders(encoder),
             folder.parent / f"{folder.name}-student" if out is None else local_path("--out", out, written=True),
-            unlabelled=None if unlabelled is None else table_source("--unlabelled", unlabelled),
+            unlabelled=o.table_of(unlabelled, name="--unlabelled"),
             loss=loss,
             share=share,
             root=o.root_of(options["root"]),

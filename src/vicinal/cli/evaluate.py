@@ -50,7 +50,6 @@ def evaluate(
     from vicinal.cli.output import finite
     from vicinal.core.checks import local_path, short_text
     from vicinal.core.files import replace_text
-    from vicinal.data.sources import table_source
     from vicinal.report.audit import write_audit_page
     from vicinal.workflows.evaluate import audit_targets
 
@@ -62,8 +61,8 @@ def evaluate(
             raise ValueError(f"--out: expected a file in a folder that is there, got {short_text(page, 200)}")
     with shown_progress(**{name: options[name] for name in o.RUN}) as shown:
         records = audit_targets(
-            local_path("model", model),
-            table_source("data", data, options["database"]),
+            o.folder_of(model),
+            o.table_of(data, options),
             target=target,
             suspects=50 if suspects is None else suspects,
             time=time,

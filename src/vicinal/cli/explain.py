@@ -65,7 +65,6 @@ def explain(
     """
     from vicinal.core.checks import check_between, check_choice, check_integer, local_path
     from vicinal.core.folders import kind_of
-    from vicinal.data.sources import table_source
     from vicinal.workflows.explain import DRAWN, Explainer, draw_reasons, explain_pair, explained_record, pair_record
 
     values = (("DATA", data), ("--file", file), ("--id", row_id), ("--row", row))
@@ -75,11 +74,11 @@ def explain(
     file = file or data
     check_integer("-k", k)
     check_between("--interval", interval, 0, 1)
-    source = None if file is None else table_source("--file", file, options["database"])
+    source = o.table_of(file, options, "--file")
     drawing = None if plot is None else local_path("--plot", plot, written=True)
     if drawing is not None:
         check_choice("--plot", drawing.suffix.lower(), DRAWN)
-    folder = local_path("model", model)
+    folder = o.folder_of(model)
     if kind_of(folder) == "matcher":
         pair = explain_pair(folder, row_id or [], k)
         if drawing is not None:

@@ -29,17 +29,16 @@ def explore(
 
     Changes are saved in the model, like those of `vicinal relabel`, `add` and `forget`. Ctrl-C stops the server.
     """
-    from vicinal.core.checks import check_integer, local_path
-    from vicinal.data.sources import table_source
+    from vicinal.core.checks import check_integer
     from vicinal.serve import ExplorePage
     from vicinal.workflows import Explorer
 
     check_integer("-k", k)
     check_integer("--port", port, 0, 65535)
     explorer = Explorer(
-        local_path("model", model),
+        o.folder_of(model),
         k,
-        table=None if table is None else table_source("TABLE", table, options["database"]),
+        table=o.table_of(table, options, "TABLE"),
         most=check_integer("--most", most),
         **o.opened(options),
     )

@@ -38,11 +38,11 @@ def export(
     if (onnx is None) == (mlflow is None):
         raise ValueError(f"export: expected one of --onnx and --mlflow, got {'none' if onnx is None else 'both'}")
     if mlflow is not None:
-        save_mlflow(local_path("model", model), local_path("--mlflow", mlflow, written=True))
+        save_mlflow(o.folder_of(model), local_path("--mlflow", mlflow, written=True))
         output.print(f"{mlflow}: a model for mlflow.pyfunc.load_model")
         return
     path = local_path("--onnx", str(onnx), written=True)
-    inputs = export_onnx(local_path("model", model), path, **o.again(options))
+    inputs = export_onnx(o.folder_of(model), path, **o.again(options))
     if options["as_json"]:
         print_json([asdict(one) for one in inputs])
         return

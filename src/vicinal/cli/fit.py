@@ -49,10 +49,9 @@ def fit(
 
     Writes a folder with the model, a model card and report.html. If a run is killed, the same command resumes it.
     """
-    from vicinal.data.sources import table_source
     from vicinal.workflows import TableJob, fit_table, plan_fit
 
-    source = table_source("data", data, options["database"])
+    source = o.table_of(data, options)
     folder = o.model_folder(source, out, learned=False)
     parameters = o.estimator_parameters(context)
     job = TableJob(source=source, target=target[0], also=target[1:], parameters=parameters, **o.table_settings(options))
@@ -86,7 +85,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
     """The result of a fit as JSON values."""
     from vicinal.report.tables import verdict_sentence
 
-    record, columns = outcome.record, outcome.record.column_list
+    record, columns = outcome.record, outcome.record.columns
     return {
         "model": str(outcome.folder),
         "task": record.task,
@@ -187,7 +186,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True, whole: bool = 
 
     record, model = outcome.record, outcome.model
     if columns or (whole and model.encoder_choices_):
-        rows = [(c.name, c.kind, c.encoder, c.reason) for c in record.column_list]
+        rows = [(c.name, c.kind, c.encoder, c.reason) for c in record.columns]
         print_columns(rows, output, whole=whole)
         folds = None if record.split_sizes["validation"] else model.folds_
         output.print(_rows_sentence(record.task, outcome.opened, record.split_sizes, folds))

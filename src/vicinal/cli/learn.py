@@ -57,10 +57,9 @@ def learn(
 
     Writes a model folder for vicinal search, embed, add and forget, and report.html with example queries and hits.
     """
-    from vicinal.data.sources import table_source
     from vicinal.workflows.learn import LearnJob, learn_table
 
-    source = table_source("data", data, options["database"])
+    source = o.table_of(data, options)
     folder = o.model_folder(source, out, learned=True)
     parameters: dict[str, Any] = {name: options[name] for name in o.PLAIN if name in options}
     parameters |= {name: options[name] for name in LEARNING}

@@ -10,7 +10,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows
+from vicinal.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +130,7 @@ def _run(context: typer.Context, *tables: str) -> None:
     from vicinal.core import check_choice
     from vicinal.core.checks import local_path
     from vicinal.data import beside
-    from vicinal.data.sources import table_name, table_source, table_sources
+    from vicinal.data.sources import table_name, table_sources
     from vicinal.estimators.match_answers import CLUSTERS
     from vicinal.workflows import match_tables
     from vicinal.workflows.match import MatchJob
@@ -147,7 +147,7 @@ def _run(context: typer.Context, *tables: str) -> None:
     job = MatchJob(
         sources[0],
         sources[1] if len(tables) == 2 else None,
-        None if options["pairs"] is None else table_source("--pairs", options["pairs"]),
+        o.table_of(options["pairs"], name="--pairs"),
         ids[0],
         ids[1],
         tuple(options["use"]) if options["use"] else None,
@@ -163,7 +163,7 @@ def _run(context: typer.Context, *tables: str) -> None:
             "random_state": options["seed"],
         },
     )
-    log, command = (lambda line: None) if options["quiet"] else print_progress, said_again(context)
+    log, command = o.log_of(options), said_again(context)
     if options["review"]:
         _review(job, folder, command, log, options)
         return
@@ -177,12 +177,10 @@ def _run(context: typer.Context, *tables: str) -> None:
 def _add(folder: "Path", options: Mapping[str, Any]) -> None:
     """Link new rows with those of a match, and print what they are."""
     from vicinal.core import check_choice, counted
-    from vicinal.data.sources import table_source
     from vicinal.workflows.match import add_rows
 
-    source = table_source("--add", options["add"], options["database"])
-    log = (lambda line: None) if options["quiet"] else print_progress
-    added = add_rows(folder, source, check_choice("--to", options["to"], ("left", "right")), log)
+    source = o.table_of(options["add"], options, "--add")
+    added = add_rows(folder, source, check_choice("--to", options["to"], ("left", "right")), o.log_of(options))
     links = added.links
     if options["as_json"]:
         values = {"links": links.to_dict("records"), "clusters": added.clusters, "before": added.before}

@@ -326,31 +326,24 @@ def with_options(*groups: Options, **defaults: Any) -> Callable[[Command], Comma
 
 def named_kinds(options: Mapping[str, Any]) -> dict[str, Any]:
     """Kind by column from the options of the kinds; ValueError for a column of two kinds."""
-    from vicinal.core import short
-
     kinds: dict[str, str] = {}
-    for kind in (*_KINDS, "set"):
-        for column in (
-            [name.partition("=")[0] for name in options["sets"] or []] if kind == "set" else options[kind] or []
-        ):
+    sets = [name.partition("=")[0] for name in options["sets"] or []]
+    for kind, columns in [*((kind, options[kind] or []) for kind in _KINDS), ("set", sets)]:
+        for column in columns:
             if column in kinds:
-                raise ValueError(
-                    f"--{kind}: expected each column for one kind, got {short(column)} for {kinds[column]} too"
-                )
+                raise _wrong(f"--{kind}", "each column for one kind", column, f" for {kinds[column]} too")
             kinds[column] = kind
     return kinds
 
 
 def named_sets(pairs: Iterable[str] | None) -> dict[str, list[str]]:
     """Columns by the name of the set that they form, from ``NAME=COL,COL``; a plain ``COL`` of lists is left out."""
-    from vicinal.core import short
-
     sets: dict[str, list[str]] = {}
     for pair in pairs or []:
         name, equals, columns = pair.partition("=")
         names = [column.strip() for column in columns.split(",")]
         if name in sets or (equals and not (name and all(names))):
-            raise ValueError(f"--set: expected COL or NAME=COL,COL,..., each name once, got {short(pair)}")
+            raise _wrong("--set", "COL or NAME=COL,COL,..., each name once", pair)
         if equals:
             sets[name] = names
     return sets
@@ -358,15 +351,13 @@ def named_sets(pairs: Iterable[str] | None) -> dict[str, list[str]]:
 
 def named_missing(pairs: Iterable[str] | None) -> dict[str, list[float]]:
     """Numbers that stand for missing ones by column, from ``COL=NUMBER,NUMBER``."""
-    from vicinal.core import short
-
     missing: dict[str, list[float]] = {}
     for pair in pairs or []:
         name, _, numbers = pair.rpartition("=")
         try:
             missing.setdefault(name, []).extend(map(float, numbers.split(",")))
         except ValueError:
-            raise ValueError(f"--missing: expected COL=NUMBER or COL=NUMBER,NUMBER,..., got {short(pair)}") from None
+            raise _wrong("--missing", "COL=NUMBER or COL=NUMBER,NUMBER,...", pair) from None
     return missing
 
 
@@ -420,6 +411,25 @@ def _is_named(context: typer.Context, option: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
+def folder_of(model: str) -> Path:
+    """The folder of the argument MODEL."""
+    from vicinal.core.checks import local_path
+
+    return local_path("model", model)
+
+
+def table_of(text: str | None, options: Mapping[str, Any] = MappingProxyType({}), name: str = "data") -> Any:
+    """The file of a table, if one is named."""
+    from vicinal.data.sources import table_source
+
+    return None if text is None else table_source(name, text, options.get("database"))
+
+
+def log_of(options: Mapping[str, Any]) -> Callable[[str], None]:
+    """Where lines of progress go."""
+    return (lambda line: None) if options.get("quiet") else print_progress
+
+
 def again(options: Mapping[str, Any]) -> dict[str, Any]:
     """What workflows that open a model take, of the options ``AGAIN``."""
     return {"index": options["index"], "encoders": parse_encoders(options["encoder"])}
@@ -427,8 +437,7 @@ def again(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def opened(options: Mapping[str, Any]) -> dict[str, Any]:
     """The same of the options ``MODEL`` and ``ANSWER``."""
-    log = (lambda line: None) if options.get("quiet") else print_progress
-    return {"root": root_of(options["root"]), **again(options), "log": log}
+    return {"root": root_of(options["root"]), **again(options), "log": log_of(options)}
 
 
 def aim_of(options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -437,9 +446,7 @@ def aim_of(options: Mapping[str, Any]) -> dict[str, Any] | None:
     if cost is not None:
         prices = tuple(_number("--cost", part, "two prices such as 3:1") for part in cost.split(":"))
         if len(prices) != 2:
-            from vicinal.core import short
-
-            raise ValueError(f"--cost: expected two prices such as 3:1, got {short(cost)}")
+            raise _wrong("--cost", "two prices such as 3:1", cost)
     named = {"link": options["link"], "cost": prices, "quantile": options["quantile"]}
     aim: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if "link" in aim:
@@ -452,9 +459,13 @@ def _number(name: str, text: str, expected: str) -> float:
     try:
         return float(text)
     except ValueError:
-        from vicinal.core import short
+        raise _wrong(name, expected, text) from None
 
-        raise ValueError(f"{name}: expected {expected}, got {short(text)}") from None
+
+def _wrong(option: str, expected: str, got: str, more: str = "") -> ValueError:
+    from vicinal.core import short
+
+    return ValueError(f"{option}: expected {expected}, got {short(got)}{more}")
 
 
 def plan_of(name: str | None) -> Any:
@@ -491,22 +502,18 @@ def root_of(path: str | None) -> Path | None:
 
 def parse_encoders(pairs: Iterable[str] | None) -> dict[str, str]:
     """Encoders by column or kind, from ``COL=NAME`` pairs."""
-    from vicinal.core import short
-
     encoders = {}
     for pair in pairs or []:
         column, equals, name = pair.partition("=")
         if not (column and equals and name):
-            raise ValueError(f"--encoder: expected COL=NAME, as text=minilm, got {short(pair)}")
+            raise _wrong("--encoder", "COL=NAME, as text=minilm", pair)
         encoders[column] = name
     return encoders
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
     """Layer sizes from text such as ``200,25``."""
-    from vicinal.core import short
-
     try:
         return tuple(int(size) for size in text.split(","))
     except ValueError as wrong:
-        raise ValueError(f"--hidden: expected whole numbers with commas, as 200,25, got {short(text)}") from wrong
+        raise _wrong("--hidden", "whole numbers with commas, as 200,25", text) from wrong

@@ -66,7 +66,6 @@ def predict(
     """Predict new rows, with the bank rows behind each prediction and an interval, if requested."""
     from vicinal.core.checks import check_between, check_integer, local_path
     from vicinal.data import write_table
-    from vicinal.data.sources import table_source
     from vicinal.data.writing import check_table_name
     from vicinal.workflows import predict_table
     from vicinal.workflows.streaming import predict_file
@@ -77,7 +76,7 @@ def predict(
     if abstain is not None:
         check_between("--abstain", abstain, 0, 1)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
-    folder, source = local_path("model", model), table_source("data", data, options["database"])
+    folder, source = o.folder_of(model), o.table_of(data, options)
     settings: dict[str, Any] = {
         "explain": explain,
         "elements": explain_elements,

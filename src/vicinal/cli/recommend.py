@@ -7,7 +7,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows
+from vicinal.cli.output import print_json, print_rows
 from vicinal.settings import ClickSettings
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def recommend(
     """
     from vicinal.core.checks import check_integer, local_path
     from vicinal.data import beside
-    from vicinal.data.sources import table_source
     from vicinal.workflows.recommend import (
         RECOMMENDED,
         REPORT,
@@ -108,7 +107,7 @@ def recommend(
             f"{'--for' if people else '--why'}: expected the folder of a recommender with it, got {got}; fit "
             "first, then give the folder"
         )
-    source = table_source("clicks", data, options["database"])
+    source = o.table_of(data, options, "clicks")
     kinds = o.named_kinds({**options, **dict.fromkeys(("image", "audio", "vector", "sets"))})
     parameters = {
         "user": user,
@@ -119,13 +118,10 @@ def recommend(
         "encoders": o.parse_encoders(options["encoder"]) or None,
         "random_state": options["seed"],
     }
-    columns = {
-        name: None if path is None else table_source(f"--{name}", path)
-        for name, path in (("items", items), ("users", users))
-    }
+    columns = [o.table_of(path, name=name) for name, path in (("--items", items), ("--users", users))]
     folder = beside(source, "recommender") if out is None else local_path("--out", out, written=True)
-    job = RecommendJob(source, columns["items"], columns["users"], k, among, parameters)
-    model, lines = recommend_tables(job, folder, (lambda line: None) if options["quiet"] else print_progress)
+    job = RecommendJob(source, columns[0], columns[1], k, among, parameters)
+    model, lines = recommend_tables(job, folder, o.log_of(options))
     if as_json:
         print_json({"folder": str(folder), "scores": model.scores_, "report": lines})
         return

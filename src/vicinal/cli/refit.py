@@ -28,15 +28,13 @@ def refit(
 
     Both are measured on the same rows, which neither was trained on. Corrections and their history are kept.
     """
-    from vicinal.core.checks import local_path
-    from vicinal.data.sources import table_source
     from vicinal.report.text import score
     from vicinal.workflows import refit_model
 
     with shown_progress(**{name: options[name] for name in o.RUN}) as shown:
         outcome = refit_model(
-            local_path("model", model),
-            None if data is None else table_source("data", data, options["database"]),
+            o.folder_of(model),
+            o.table_of(data, options),
             even_if_worse=even_if_worse,
             **o.opened(options) | {"log": shown.log},
         )

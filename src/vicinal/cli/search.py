@@ -66,7 +66,6 @@ def search(
     """
     from vicinal.core.checks import check_integer, local_path
     from vicinal.data import write_table
-    from vicinal.data.sources import table_source
     from vicinal.data.writing import check_table_name
     from vicinal.workflows.search import open_searcher
 
@@ -84,9 +83,9 @@ def search(
         raise ValueError(f"query: expected a text, got the file {query}; for its rows say --file {query}")
     check_integer("-k", k)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
-    source = None if file is None else table_source("--file", file, options["database"])
+    source = o.table_of(file, options, "--file")
     searcher = open_searcher(
-        local_path("model", model),
+        o.folder_of(model),
         k,
         column=column,
         words=words,

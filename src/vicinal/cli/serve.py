@@ -7,7 +7,6 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import print_progress
 from vicinal.settings import ServerSettings
 
 _NAMES = {"allow_hosts": "--allow-host", "most_rows": "--max-rows", "most_bytes": "--max-bytes"}
@@ -38,4 +37,4 @@ def serve(
     folders = named_folders([str(local_path("model", folder)) for folder in models])
     listening = {name: options[name] for name in SERVER if options[name] is not None}
     settings = ServeSettings(models=folders, **o.again(options), **listening)
-    run_server(settings, (lambda line: None) if options["quiet"] else print_progress)
+    run_server(settings, o.log_of(options))

@@ -21,17 +21,16 @@ def show(
 
     Only its settings are read, so this is fast for a model of any size.
     """
-    from vicinal.core.checks import local_path
     from vicinal.workflows.show import list_changes, show_folder
 
     if changes:
-        listed = list_changes(local_path("model", model))
+        listed = list_changes(o.folder_of(model))
         if as_json:
             print_json(listed)
         else:
             _print_changes(listed)
         return
-    shown = show_folder(local_path("model", model))
+    shown = show_folder(o.folder_of(model))
     if as_json:
         print_json(shown)
     else:

@@ -41,29 +41,26 @@ class Slice:
     high: float
 
 
-def error_slices(
-    errors: ArrayLike, columns: Mapping[str, Sequence[Any]], *, least: int = 5, most: int = 20
-) -> list[Slice]:
-    """Mean error of the rows of each value of each column, worst first.
+def error_slices(errors: ArrayLike, columns: Mapping[str, Sequence[Any]], *, least: int = 5) -> list[Slice]:
+    """Mean error of the rows of each of the 20 most frequent values of each column, worst first.
 
     Args:
         errors: ``[n]``, squared error, 0/1 error, or any other that is averaged.
         columns: values ``[n]`` by column name; missing values make a slice of their own.
         least: smaller slices are left out, as their mean says little.
-        most: how many values of a column are examined, the most frequent ones.
 
     >>> [s.value for s in error_slices([0.0, 0.0, 1.0, 1.0], {"town": ["a", "a", "b", "b"]}, least=2)]
     ['b', 'a']
     """
     values = np.asarray(errors, dtype=np.float64)
-    check_integer("least", least), check_integer("most", most)
+    check_integer("least", least)
     overall, slices = float(values.mean()), []
     for name, cells in columns.items():
         if len(cells) != len(values):
             raise ValueError(f"columns: expected {len(values)} values in {name!r}, got {len(cells)}")
         names = np.array(["missing" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
         kinds, place, counts = np.unique(names, return_inverse=True, return_counts=True)
-        for kind in np.argsort(-counts, kind="stable")[:most]:
+        for kind in np.argsort(-counts, kind="stable")[:20]:
             if counts[kind] >= least and len(kinds) > 1:
                 slices.append(_slice(name, str(kinds[kind]), values[place == kind], overall))
     return sorted(slices, key=lambda part: -part.error)
@@ -112,24 +109,19 @@ class Period:
     covered: float | None
 
 
-def error_by_period(
-    errors: ArrayLike, times: ArrayLike, *, covered: ArrayLike | None = None, most: int = 10, least: int = 20
-) -> list[Period]:
-    """Mean error, and coverage, of equal parts of the rows by their time, the earliest first.
+def error_by_period(errors: ArrayLike, times: ArrayLike, *, covered: ArrayLike | None = None) -> list[Period]:
+    """Mean error, and coverage, of at most 10 equal parts of about 20 rows or more by their time, the earliest first.
 
     Args:
         errors: ``[n]``.
         times: ``[n]``, numbers or datetime64; rows with the same time stay together.
         covered: ``[n]``, whether each row is inside its interval.
-        most: most parts.
-        least: about how many rows a part has at least.
 
-    >>> [(int(p.start), p.error) for p in error_by_period([1.0, 3.0, 5.0, 7.0], [4, 3, 1, 2], most=2, least=2)]
-    [(1, 6.0), (3, 2.0)]
+    >>> [(int(p.start), p.error) for p in error_by_period([1.0, 3.0] * 10 + [5.0, 7.0] * 10, np.arange(40))]
+    [(0, 2.0), (20, 6.0)]
     """
     values, moments = np.asarray(errors, dtype=np.float64), np.asarray(times)
-    check_integer("most", most), check_integer("least", least)
-    parts = max(1, min(most, len(values) // least))
+    parts = max(1, min(10, len(values) // 20))
     starts = np.unique(np.sort(moments)[np.arange(parts) * len(moments) // parts])
     place = np.searchsorted(starts, moments, side="right")
     overall, inside = float(values.mean()), None if covered is None else np.asarray(covered, dtype=np.float64)
@@ -152,9 +144,7 @@ class Drift:
     p_value: float
 
 
-def find_drift(
-    values: ArrayLike, times: ArrayLike, *, level: float = 0.01, permutations: int = 999, seed: int = 0
-) -> Drift | None:
+def find_drift(values: ArrayLike, times: ArrayLike, *, level: float = 0.01, permutations: int = 999) -> Drift | None:
     r"""The time at which the mean of ``values [n]`` changes most, if it changes by more than chance.
 
     The statistic is the largest standardized difference of the two means over all cuts $k$ that leave at least a tenth
@@ -167,7 +157,6 @@ def find_drift(
         times: ``[n]``, numbers or datetime64.
         level: largest p-value that counts as a change.
         permutations: number of random orders.
-        seed: of the orders.
 
     >>> change = find_drift([0.0] * 20 + [1.0] * 20, np.arange(40))
     >>> int(change.since), change.before, change.after, change.p_value
@@ -183,7 +172,7 @@ def find_drift(
     if len(starts) < 2 * edge + 1 or np.ptp(ordered) == 0:
         return None
     cut, most = _largest_change(sums, sizes, edge)
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     orders = (draw.permutation(len(starts)) for _ in range(permutations))
     beaten = sum(_largest_change(sums[some], sizes[some], edge)[1] >= most * (1 - 1e-12) for some in orders)
     p_value = (1 + beaten) / (1 + permutations)

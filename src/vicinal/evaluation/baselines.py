@@ -72,11 +72,11 @@ def knn_grid(
     test: NDArray[Any],
     *,
     classes: Sequence[Any] | None = None,
-    neighbors: Sequence[int] = NEIGHBORS,
 ) -> Baseline:
     """Nearest neighbors as in the paper: k in {3, 5, 7}, p in {1, 2}, weights uniform or by inverse distance.
 
     The numbers are those of scikit-learn's KNeighborsRegressor and KNeighborsClassifier; each p is searched once.
+    k is at most ``a``.
 
     Args:
         train: embeddings ``[a, d]``.
@@ -85,13 +85,12 @@ def knn_grid(
         validation_target: ``[b]``.
         test: embeddings ``[c, d]``.
         classes: class of each column of the probabilities ``[C]``; None in a regression.
-        neighbors: the values of k; values above ``a`` become ``a``.
     """
     for name, values in (("train", train), ("validation", validation), ("test", test)):
         _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
     classes = () if classes is None else classes
     labels = one_hot(train_target, classes)
-    counts = sorted({min(k, len(labels)) for k in neighbors})
+    counts = sorted({min(k, len(labels)) for k in NEIGHBORS})
     search = {p: NearestNeighbors(n_neighbors=counts[-1], p=p).fit(train) for p in POWERS}
     tried: list[tuple[tuple[float, float], int, int, str]] = []
     for p in POWERS:

@@ -131,16 +131,16 @@ def answers(runs: Sequence[Run], metric: str) -> list[str]:
     return said
 
 
-def significance(
-    runs: Sequence[Run], metric: str, *, methods: Sequence[str] | None = None, alpha: float = 0.05
-) -> Significance | None:
+_ALPHA = 0.05
+
+
+def significance(runs: Sequence[Run], metric: str, *, methods: Sequence[str] | None = None) -> Significance | None:
     """Test whether the methods differ over data sets, after Demsar (2006); None below two data sets or methods.
 
     Args:
         runs: of several data sets.
         metric: which score.
         methods: which methods; None: all that occur.
-        alpha: level of the critical difference.
     """
     check_choice("metric", metric, HIGHER_IS_BETTER)
     table = {(cell.dataset, cell.method): cell.mean for cell in summarize(runs, metric, reference=None)}
@@ -157,7 +157,7 @@ def significance(
     several = len(names) > 2
     omnibus = friedman(scores) if several else wilcoxon(scores[:, 0], scores[:, 1])
     pairs = nemenyi(scores).tolist() if several else None
-    difference = critical_difference(len(names), len(datasets), alpha=alpha) if several else None
+    difference = critical_difference(len(names), len(datasets), alpha=_ALPHA) if several else None
     return Significance(
         methods=names,
         datasets=datasets,
@@ -165,8 +165,8 @@ def significance(
         omnibus=omnibus,
         nemenyi=pairs,
         critical_difference=difference,
-        alpha=alpha,
-        sentence=_sentence(names, ranks.tolist(), len(datasets), omnibus, difference, alpha),
+        alpha=_ALPHA,
+        sentence=_sentence(names, ranks.tolist(), len(datasets), omnibus, difference),
     )
 
 
@@ -194,9 +194,7 @@ def _summary(metric: str, dataset: str, method: str, runs: dict[int, Run], refer
     )
 
 
-def _sentence(
-    names: list[str], ranks: list[float], blocks: int, omnibus: Outcome, difference: float | None, alpha: float
-) -> str:
+def _sentence(names: list[str], ranks: list[float], blocks: int, omnibus: Outcome, difference: float | None) -> str:
     order = sorted(range(len(names)), key=lambda place: ranks[place])
     listed = ", ".join(f"{names[place]} {ranks[place]:.2f}" for place in order)
     sentence = f"average ranks over {blocks} data sets: {listed}; {omnibus.name} p = {omnibus.p_value:.3g}"
@@ -204,9 +202,9 @@ def _sentence(
         return sentence
     best = order[0]
     worse = [names[place] for place in order if ranks[place] - ranks[best] >= difference]
-    if omnibus.p_value < alpha and worse:
+    if omnibus.p_value < _ALPHA and worse:
         verdict = f"{names[best]} is ahead of {', '.join(worse)}"
     else:
         verdict = "no difference is established"
     few = "; with so few data sets these tests find only large differences" if blocks < 10 else ""
-    return f"{sentence}; critical difference {difference:.2f} at level {alpha:g}: {verdict}{few}"
+    return f"{sentence}; critical difference {difference:.2f} at level {_ALPHA:g}: {verdict}{few}"

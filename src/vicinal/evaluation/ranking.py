@@ -22,8 +22,8 @@ _LEAVES, _ROUNDS, _PATIENCE, _FOLDS = (8, 31), 1000, 50, 5
 """Of LambdaRank: leaves that are tried, most trees, trees without a better nDCG, and folds of queries."""
 
 
-def query_ndcg(truth: ArrayLike, prediction: ArrayLike, queries: ArrayLike, k: int = FIRST) -> NDArray[np.float64]:
-    r"""NDCG@k of each query ``[Q]``, in the order of their sorted names: see :func:`vicinal.metrics.ndcg`.
+def query_ndcg(truth: ArrayLike, prediction: ArrayLike, queries: ArrayLike) -> NDArray[np.float64]:
+    r"""NDCG@10 of each query ``[Q]``, in the order of their sorted names: see :func:`vicinal.metrics.ndcg`.
 
     Gains are $2^{\text{grade}} - 1$ of whole grades from 0 to 30, else the grades less the lowest of all. A query
     of one grade, or one row, has no order and is NaN. Of equal predictions the mean over their orders counts.
@@ -32,7 +32,6 @@ def query_ndcg(truth: ArrayLike, prediction: ArrayLike, queries: ArrayLike, k: i
         truth: grades ``[n]``.
         prediction: ``[n]``, higher = better.
         queries: ``[n]``.
-        k: ranks that count.
 
     >>> query_ndcg([0, 1, 0, 1], [0.1, 0.9, 0.8, 0.2], ["a", "a", "b", "b"]).round(4).tolist()
     [1.0, 0.6309]
@@ -43,7 +42,7 @@ def query_ndcg(truth: ArrayLike, prediction: ArrayLike, queries: ArrayLike, k: i
     codes = np.unique(np.asarray(queries), return_inverse=True)[1].reshape(-1)
     places, valid = list_places(torch.from_numpy(codes))
     scores, relevance = (torch.tensor(np.asarray(one, dtype=np.float64))[places] for one in (prediction, grades))
-    values = ndcg(scores, relevance, valid.double(), k=k, gain=gain, ties="average")  # type: ignore[arg-type]
+    values = ndcg(scores, relevance, valid.double(), k=FIRST, gain=gain, ties="average")  # type: ignore[arg-type]
     high, low = (relevance.masked_fill(~valid, end) for end in (-math.inf, math.inf))
     return values.where(high.amax(1) > low.amin(1), math.nan).numpy()
 

@@ -1,5 +1,6 @@
 """Curves that are steepest at 0 (or at ``shift``), smooth or of straight pieces: losses sensitive to small scores."""
 
+import functools
 import math
 
 import torch
@@ -10,8 +11,10 @@ from vicinal.core.checks import check_between
 from vicinal.links.numerics import Setting, log1p_excess, ramp_divergence, read, sigmoid_divergence, sine_deficit, widen
 from vicinal.links.shaped import Shaped, enlist, formula
 
+_low_norms = functools.partial(enlist, family="low norms", sigmoid="low-norms")
 
-@enlist("identity", family="low norms", sigmoid="high-norms", classes="high-norms")
+
+@_low_norms("identity", sigmoid="high-norms", classes="high-norms")
 class Identity(Shaped):
     r"""$f(x)=x$: equally steep everywhere; its matching loss is half the squared error.
 
@@ -29,15 +32,7 @@ class Identity(Shaped):
     _plain_divergence = formula(lambda delta, xa, xb: delta * delta / 2)
 
 
-@enlist(
-    "constant",
-    "ranks-top",
-    "monotone-probabilities",
-    "composite-symmetric-loss",
-    family="low norms",
-    sigmoid="low-norms",
-    classes="uniform",
-)
+@_low_norms("constant", "ranks-top", "monotone-probabilities", "composite-symmetric-loss", classes="uniform")
 class Constant(Shaped):
     r"""$f(x)=1$, $F=x$: as a scaling it gives the plain softmax and sigmoid losses; no link.
 
@@ -63,15 +58,7 @@ class Constant(Shaped):
     _plain_divergence = formula(lambda delta, xa, xb: torch.zeros_like(delta))
 
 
-@enlist(
-    "sigmoid",
-    "ranks-top",
-    "monotone-probabilities",
-    "symmetric-loss",
-    family="low norms",
-    sigmoid="low-norms",
-    classes="high-scores",
-)
+@_low_norms("sigmoid", "ranks-top", "monotone-probabilities", "symmetric-loss", classes="high-scores")
 class Sigmoid(Shaped):
     r"""$f(x)=1/(1+e^{-x})$, $F=\ln(1+e^x)$: steepest at ``shift``; its matching loss is logistic regression's.
 
@@ -99,7 +86,7 @@ class Sigmoid(Shaped):
         return (value if factor == 1 else factor * value).to(a.dtype), rise.to(a.dtype)
 
 
-@enlist("tanh", family="low norms", sigmoid="low-norms", classes="high-norms")
+@_low_norms("tanh", classes="high-norms")
 class Tanh(Shaped):
     r"""$f(x)=\tanh x$, $F=\ln\cosh x$: an odd, bounded link, steepest at ``shift``."""
 
@@ -120,7 +107,7 @@ class Tanh(Shaped):
     _plain_divergence = formula(lambda delta, xa, xb: sigmoid_divergence(2 * delta, 2 * xa, 2 * xb))
 
 
-@enlist("arctan", family="low norms", sigmoid="low-norms", classes="high-norms")
+@_low_norms("arctan", classes="high-norms")
 class Arctan(Shaped):
     r"""$f(x)=\arctan x$, $F=x\arctan x-\tfrac12\ln(1+x^2)$: bounded, with tails heavier than tanh."""
 
@@ -136,7 +123,7 @@ class Arctan(Shaped):
     _reach = formula(lambda x: (1 + x * x).sqrt())
 
 
-@enlist("arcsinh", family="low norms", sigmoid="uniform", classes="high-norms")
+@_low_norms("arcsinh", sigmoid="uniform", classes="high-norms")
 class Arcsinh(Shaped):
     r"""$f(x)=\operatorname{arsinh}x$, $F=x\operatorname{arsinh}x-\sqrt{1+x^2}+1$: like a logarithm on both sides."""
 
@@ -156,7 +143,7 @@ class Arcsinh(Shaped):
     _reach = formula(lambda x: (1 + x * x).sqrt())
 
 
-@enlist("signed_log1p", family="low norms", sigmoid="uniform", classes="high-norms")
+@_low_norms("signed_log1p", sigmoid="uniform", classes="high-norms")
 class SignedLog1p(Shaped):
     r"""$f(x)=\operatorname{sign}(x)\ln(1+|x|)$, steepest at 0.
 
@@ -174,7 +161,7 @@ class SignedLog1p(Shaped):
     _reach = formula(torch.abs)
 
 
-@enlist("sin", family="low norms", sigmoid="uniform", classes="high-norms")
+@_low_norms("sin", sigmoid="uniform", classes="high-norms")
 class Sin(Shaped):
     r"""$f(x)=\sin x$ on $[-\pi/2,\pi/2]$, $F=-\cos x$ (written $2\sin^2(x/2)$)."""
 
@@ -196,7 +183,7 @@ class Sin(Shaped):
         return value.clamp(min=0)
 
 
-@enlist("huber_grad", family="low norms", sigmoid="low-norms", classes="high-norms")
+@_low_norms("huber_grad", classes="high-norms")
 class HuberGrad(Shaped):
     r"""$f(x)=\min(\max(x,-\delta),\delta)$, the gradient of Huber's function.
 
@@ -233,7 +220,7 @@ class HuberGrad(Shaped):
         return ramp_divergence(delta, xa, xb, -self.delta, self.delta)
 
 
-@enlist("pseudo_huber_grad", family="low norms", sigmoid="low-norms", classes="high-norms")
+@_low_norms("pseudo_huber_grad", classes="high-norms")
 class PseudoHuberGrad(Shaped):
     r"""$f(x)=x/\sqrt{x^2+c^2}$, the gradient of the pseudo-Huber function $F=\sqrt{x^2+c^2}-c$, a smooth Huber.
 
@@ -278,14 +265,7 @@ class PseudoHuberGrad(Shaped):
         return (delta * low_b) ** 2 / root_a / (share + low_a * low_b)
 
 
-@enlist(
-    "smelu_grad",
-    "monotone-probabilities",
-    "symmetric-loss",
-    family="low norms",
-    sigmoid="low-norms",
-    classes="high-scores",
-)
+@_low_norms("smelu_grad", "monotone-probabilities", "symmetric-loss", classes="high-scores")
 class SmeLUGrad(Shaped):
     r"""$f(x)=\min(\max(\tfrac{x+c}{2c},0),1)$, the gradient of SmeLU; as a scaling its primitive clips low scores.
 
@@ -319,7 +299,7 @@ class SmeLUGrad(Shaped):
         return ramp_divergence(delta, xa, xb, -self.c, self.c) / (2 * self.c)
 
 
-@enlist("step", "monotone-probabilities", family="low norms", sigmoid="low-norms", classes="high-scores")
+@_low_norms("step", "monotone-probabilities", classes="high-scores")
 class Step(Shaped):
     r"""$f(x)=1$ for $x>0$, else 0, with $F=\max(x,0)$: all that counts is the side of ``shift``."""
 
@@ -336,7 +316,7 @@ class Step(Shaped):
         return xa * rise
 
 
-@enlist("sign", family="low norms", sigmoid="low-norms", classes="high-norms")
+@_low_norms("sign", classes="high-norms")
 class Sign(Shaped):
     r"""$f(x)=\operatorname{sign}x$ with $F=|x|$."""
 

@@ -4,7 +4,6 @@
 """
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice, entry, register
 from vicinal.core.checks import check_tensor
-from vicinal.losses.contract import check_reduction, check_valid, own_settings, reduce
+from vicinal.losses.contract import check_reduction, check_valid, own_settings, reduce, take_settings
 
 
 class ClassScores:
@@ -99,7 +98,7 @@ def class_loss(
             reduction: str = "mean",
             **hyper: Any,
         ) -> Tensor:
-            check_reduction(reduction)
+            check_reduction(reduction), check_settings(hyper)
             _check(scores, target, valid)
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
             if of_batch is not None:
@@ -110,10 +109,7 @@ def class_loss(
                 values, active = (_of_labels if several else _of_classes)(formula, hyper, scores, target, valid)
             return reduce(values, weight, active, reduction)
 
-        signature = inspect.signature(loss, follow_wrapped=False)
-        common = [p for p in signature.parameters.values() if p.name != "hyper"]
-        settings = list(inspect.signature(formula).parameters.values())[1:]
-        vars(loss)["__signature__"] = signature.replace(parameters=[*common, *settings])
+        check_settings = take_settings(loss, formula)
         return register("class_loss", name, *facts, family=family, paper=paper, verified=verified)(loss)
 
     return make

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.class_contract import ClassScores, bounded_exp, check_row_numbers, class_loss
+from vicinal.losses.ranges import NonNegative, Positive
 
 CLASSES: dict[str, Any] = {"family": "class scores"}
 LDR_CODE = "values of the code of arXiv:2112.14869, value and gradient in float64"
@@ -59,7 +59,7 @@ def comp_sum(rows: ClassScores, *, tau: float = 1.0, rho: float = 1.0) -> Tensor
     verified="numpy in float64; reconstructed from memory of the paper",
 )
 def smooth_adversarial(
-    rows: ClassScores, *, perturbed: Tensor, tau: float = 1.0, rho: float = 1.0, nu: float = 1.0
+    rows: ClassScores, *, perturbed: Tensor, tau: float = 1.0, rho: float = 1.0, nu: NonNegative = 1.0
 ) -> Tensor:
     r"""The comp-sum loss, and how far the gaps of the scores move with the inputs.
 
@@ -78,7 +78,6 @@ def smooth_adversarial(
     >>> smooth_adversarial(scores, torch.tensor([0]), perturbed=scores - torch.eye(2)[:1])
     tensor(1.3133)
     """
-    check_between("nu", nu, 0, math.inf, closed=True)
     value = _comp_sum(rows.cross_entropy(rows.scores / check_between("rho", rho, 0, math.inf)), tau)
     if perturbed.ndim != 2 or perturbed.shape[1] != rows.scores.shape[1]:
         raise ValueError(f"perturbed: expected the shape of the scores, got {tuple(perturbed.shape)}")
@@ -139,7 +138,7 @@ def worst_inputs(
     paper="arXiv:1604.08859",
     verified="numpy in float64",
 )
-def z_loss(rows: ClassScores, *, sharpness: float = 1.0, location: float = 0.0) -> Tensor:
+def z_loss(rows: ClassScores, *, sharpness: Positive = 1.0, location: float = 0.0) -> Tensor:
     r"""The standardized score of the class above a place, softly: neither a shift nor a scale of the scores helps.
 
     $\frac1a \log(1 + e^{a (b - z_y)})$, $z = (s - \mu)/\sigma$ with mean and deviation over the classes of the row.
@@ -154,7 +153,6 @@ def z_loss(rows: ClassScores, *, sharpness: float = 1.0, location: float = 0.0) 
     >>> z_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
     tensor(0.3133)
     """
-    check_between("sharpness", sharpness, 0, math.inf)
     centered = rows.hidden(rows.scores - rows.mean(rows.scores)[:, None], 0.0)
     top = centered.detach().abs().amax(-1, keepdim=True)
     centered = centered / torch.where(top > 0, top, 1.0)  # squares of large scores would overflow
@@ -179,7 +177,9 @@ def _log_mean_exp(rows: ClassScores, gaps: Tensor, temperature: Tensor | float) 
 
 
 @class_loss("ldr_kl", **CLASSES, paper=LDR_PAPER, verified=LDR_CODE)
-def ldr_kl(rows: ClassScores, *, temperature: float = 1.0, margin: float = 2.0, normalize: bool = False) -> Tensor:
+def ldr_kl(
+    rows: ClassScores, *, temperature: float = 1.0, margin: NonNegative = 2.0, normalize: bool = False
+) -> Tensor:
     r"""The worst case over distributions of wrong labels, held near the uniform one by a divergence (LDR-KL).
 
     $\lambda \log \frac1K \sum_k e^{(s_k - s_y + c\,[k \ne y])/\lambda}$.
@@ -196,7 +196,6 @@ def ldr_kl(rows: ClassScores, *, temperature: float = 1.0, margin: float = 2.0, 
     >>> ldr_kl(torch.zeros(1, 4), torch.tensor([0]), temperature=0.0, margin=1.0)
     tensor(1.)
     """
-    check_between("margin", margin, 0, math.inf, closed=True)
     gaps = rows.gaps(margin, _rescaled(rows) if normalize else None)
     if temperature == math.inf:
         return rows.mean(gaps)
@@ -212,7 +211,7 @@ def ldr_kl(rows: ClassScores, *, temperature: float = 1.0, margin: float = 2.0, 
     paper=LDR_PAPER,
     verified="numpy in float64; reconstructed from memory of the paper",
 )
-def ldr_k(rows: ClassScores, *, k: int = 2, margin: float = 1.0) -> Tensor:
+def ldr_k(rows: ClassScores, *, k: int = 2, margin: NonNegative = 1.0) -> Tensor:
     r"""The worst case over distributions of wrong labels with at most 1/k on each: a hinge of the top k.
 
     $\frac1k \sum$ of the k largest $s_j - s_y + c\,[j \ne y]$, the target's 0 among them.
@@ -228,7 +227,6 @@ def ldr_k(rows: ClassScores, *, k: int = 2, margin: float = 1.0) -> Tensor:
     >>> ldr_k(torch.tensor([[0.0, 1.0, -3.0]]), torch.tensor([0]), k=2)
     tensor(1.)
     """
-    check_between("margin", margin, 0, math.inf, closed=True)
     most = min(check_integer("k", k), rows.scores.shape[1])
     top = rows.gaps(margin).topk(most, dim=-1).values
     counted = torch.arange(most, device=top.device) < rows.count[:, None]
@@ -241,7 +239,7 @@ def aldr_kl(
     *,
     temperatures: Tensor | None = None,
     temperature: float = 1.0,
-    margin: float = 2.0,
+    margin: NonNegative = 2.0,
     alpha: float = 2.0,
     normalize: bool = True,
 ) -> Tensor:
@@ -264,7 +262,6 @@ def aldr_kl(
     >>> aldr_kl(torch.zeros(1, 4), torch.tensor([0]))  # of a uniform prediction
     tensor(1.7564)
     """
-    check_between("margin", margin, 0, math.inf, closed=True)
     scores = _rescaled(rows) if normalize else rows.scores
     before = None if temperatures is None else temperatures.to(scores.dtype)[rows.row]
     after = _temperatures(rows, scores, before, temperature, alpha)
@@ -368,7 +365,9 @@ def js_loss(rows: ClassScores, *, share: float = 0.5) -> Tensor:
 
 
 @class_loss("symmetric_ce", "score-shift-invariant", **CLASSES, paper="arXiv:1908.06112", verified=LDR_CODE)
-def symmetric_ce(rows: ClassScores, *, alpha: float = 0.5, beta: float = 0.5, scale: float = 4.0) -> Tensor:
+def symmetric_ce(
+    rows: ClassScores, *, alpha: NonNegative = 0.5, beta: NonNegative = 0.5, scale: NonNegative = 4.0
+) -> Tensor:
     r"""Cross-entropy, and that of the label under the prediction, which noise in the labels moves less.
 
     $-\alpha \log p_y + \beta A (1 - p_y)$, where -A stands for log 0.
@@ -382,8 +381,6 @@ def symmetric_ce(rows: ClassScores, *, alpha: float = 0.5, beta: float = 0.5, sc
     >>> symmetric_ce(torch.zeros(1, 4), torch.tensor([0]))
     tensor(2.1931)
     """
-    for name, value in (("alpha", alpha), ("beta", beta), ("scale", scale)):
-        check_between(name, value, 0, math.inf, closed=True)
     loss = rows.cross_entropy(rows.scores)
     return alpha * loss - beta * scale * (-loss).expm1()
 
@@ -407,7 +404,6 @@ def normalized_ce(rows: ClassScores, *, passive: Passive = "agce", a: float = 3.
     >>> normalized_ce(torch.zeros(1, 4), torch.tensor([0]), passive="none")
     tensor(0.2500)
     """
-    check_choice("passive", passive, get_args(Passive))
     check_between("q", q, 0, math.inf), check_between("a", a, 1.0 if passive == "aul" else 0.0, math.inf)
     logs = rows.hidden(rows.scores, -torch.inf).log_softmax(-1)
     total, loss = -rows.hidden(logs, 0.0).sum(-1), -rows.of_target(logs)

@@ -8,15 +8,16 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import torch
 from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp
 from vicinal.core import Reduction, check_choice, register
-from vicinal.core.checks import check_number, check_tensor
+from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
 from vicinal.losses.honesty import tell_of_nothing
+from vicinal.losses.ranges import Count
 from vicinal.ranks.pairs import check_relation
 
 
@@ -355,6 +356,34 @@ PML = "pytorch-metric-learning 2.9.0, value and gradient in float64"
 NUMPY = "numpy in float64"
 PAPER_CODE = "values of the paper's code, value and gradient in float64"
 
+
+def take_settings(loss: Any, formula: Callable[..., Any], inputs: int = 1) -> Callable[[dict[str, Any]], None]:
+    """Show ``loss(..., **hyper)`` with the settings of its formula, those behind the first ``inputs`` parameters.
+
+    Returns a function that checks settings by their types in the formula, as :class:`Between` or choices.
+    """
+    called = loss.__call__ if isinstance(loss, PairLoss) else loss
+    signature = inspect.signature(called, follow_wrapped=False)
+    *common, _ = signature.parameters.values()
+    settings = list(inspect.signature(formula).parameters.values())[inputs:]
+    vars(loss)["__signature__"] = signature.replace(parameters=[*common, *settings])
+    ranges = {one.name: one.annotation.__metadata__[0] for one in settings if get_origin(one.annotation) is Annotated}
+    whole = {one.name for one in settings if one.annotation is Count}
+    choices = {one.name: get_args(one.annotation) for one in settings if get_origin(one.annotation) is Literal}
+
+    def check(hyper: dict[str, Any]) -> None:
+        for name, value in hyper.items():
+            if name in whole:
+                check_integer(name, value)
+            elif name in ranges:
+                low, high, closed = ranges[name]
+                check_between(name, value, low, high, closed=closed)
+            elif name in choices:
+                check_choice(name, value, choices[name])
+
+    return check
+
+
 Formula = Callable[..., RowTerms | tuple[RowTerms, ...]]
 BatchStats = Callable[..., tuple[Tensor, ...]]
 
@@ -374,9 +403,7 @@ class PairLoss:
     def __init__(self, formula: Formula, batch_stats: BatchStats | None, facts: frozenset[str]) -> None:
         functools.update_wrapper(self, formula)
         self.formula, self.batch_stats, self.facts = formula, batch_stats, facts
-        common = list(inspect.signature(PairLoss.__call__).parameters.values())[1:-1]  # without self and hyper
-        settings = list(inspect.signature(formula).parameters.values())[1:]
-        self.__signature__ = inspect.Signature([*common, *settings], return_annotation=Tensor)
+        self._check = take_settings(self, formula)
 
     def __call__(
         self,
@@ -405,6 +432,7 @@ class PairLoss:
 
     def terms(self, pairs: "Pairs", **hyper: Any) -> tuple[RowTerms, ...]:
         """The terms of each row, before they are reduced."""
+        self._check(hyper)
         with torch.autocast(pairs.raw_scores.device.type, enabled=False):
             if self.batch_stats is not None and not pairs.stats:
                 pairs.stats = self.batch_stats(pairs, **hyper)

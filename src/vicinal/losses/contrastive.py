@@ -22,11 +22,12 @@ from vicinal.losses.contract import (
     row_terms,
     some,
 )
+from vicinal.losses.ranges import NonNegative, Number, Positive, Share
 from vicinal.ranks.pairs import check_label_chances
 
 
 @pair_loss("contrastive", *ROWS, family="contrastive", paper="Hadsell et al., CVPR 2006", verified=PML)
-def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.0) -> tuple[RowTerms, RowTerms]:
+def contrastive(pairs: Pairs, *, pos_margin: Number = 1.0, neg_margin: Number = 0.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs above one score, unrelated pairs below another.
 
     $[m_+ - s_{ij}]_+$ for related pairs plus $[s_{ij} - m_-]_+$ for unrelated ones, averaged separately.
@@ -41,8 +42,6 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     >>> contrastive(torch.tensor([[0.5, 0.25, -1.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(0.6250)
     """
-    check_number("pos_margin", pos_margin)
-    check_number("neg_margin", neg_margin)
     return (
         pairs.related_terms(lambda score, *_: torch.relu(pos_margin - score)),
         pairs.terms(torch.relu(pairs.scores - neg_margin), pairs.negative),
@@ -50,7 +49,7 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
 
 
 @pair_loss("margin", *ROWS, family="contrastive", paper="arXiv:1706.07567", verified=PML)
-def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3) -> RowTerms:
+def margin(pairs: Pairs, *, margin: NonNegative = 0.2, boundary: float | Tensor = 0.3) -> RowTerms:
     r"""Related pairs above a boundary and unrelated ones below it, by a margin; the boundary may be learned.
 
     $[\beta + m - s_{ij}]_+$ for related pairs plus $[s_{ij} - \beta + m]_+$ for unrelated ones, in all triplets.
@@ -67,7 +66,6 @@ def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3)
     >>> margin(torch.tensor([[0.4, 0.2]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.1000)
     """
-    check_between("margin", margin, 0, float("inf"), closed=True)
     related = pairs.related_terms(lambda score, *_: torch.relu(boundary + margin - score))
     unrelated = pairs.terms(torch.relu(pairs.scores - boundary + margin), pairs.negative)
     each = zip(related, unrelated, strict=True)
@@ -94,7 +92,9 @@ def _means(sums: Tensor, numbers: Tensor) -> Tensor:
     verified=PML,
     batch_stats=_sums,
 )
-def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float = 0.01) -> tuple[RowTerms, RowTerms]:
+def intra_pair_variance(
+    pairs: Pairs, *, pos_eps: NonNegative = 0.01, neg_eps: NonNegative = 0.01
+) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs alike in score, and unrelated pairs alike in theirs.
 
     $[(1-\epsilon_+)\mu_+ - s_{ij}]_+^2$ for related and $[s_{ij} - (1+\epsilon_-)\mu_-]_+^2$ for unrelated pairs.
@@ -110,8 +110,6 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     >>> intra_pair_variance(torch.tensor([[1.0, 0.0, 0.5]]), torch.tensor([[1.0, 1.0, 0.0]]))
     tensor(0.1225)
     """
-    check_between("pos_eps", pos_eps, 0, float("inf"), closed=True)
-    check_between("neg_eps", neg_eps, 0, float("inf"), closed=True)
     high, low = _means(*pairs.stats)
     return (
         pairs.related_terms(lambda score, *_: torch.relu((1 - pos_eps) * high - score).square()),
@@ -123,12 +121,12 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
 def ranked_list(
     pairs: Pairs,
     *,
-    margin: float = 0.4,
+    margin: NonNegative = 0.4,
     threshold: float = 0.3,
-    imbalance: float = 0.5,
-    pos_temperature: float = 0.0,
-    neg_temperature: float = 3.0,
-    smoothing: float = 0.0,
+    imbalance: Share = 0.5,
+    pos_temperature: NonNegative = 0.0,
+    neg_temperature: NonNegative = 3.0,
+    smoothing: NonNegative = 0.0,
 ) -> RowTerms:
     r"""Weighted means of the gaps of hard related and hard unrelated columns of a row.
 
@@ -149,11 +147,6 @@ def ranked_list(
     >>> ranked_list(torch.tensor([[0.5, 0.4]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.1500)
     """
-    check_between("margin", margin, 0, float("inf"), closed=True)
-    check_between("imbalance", imbalance, 0, 1, closed=True)
-    for name, value in (("pos_temperature", pos_temperature), ("neg_temperature", neg_temperature)):
-        check_between(name, value, 0, float("inf"), closed=True)
-    check_between("smoothing", smoothing, 0, float("inf"), closed=True)
     related = _hard_mean(threshold + margin - pairs.scores, pairs.positive, pos_temperature, smoothing)
     unrelated = _hard_mean(pairs.scores - threshold, pairs.negative, neg_temperature, smoothing)
     return row_terms((1 - imbalance) * related + imbalance * unrelated, some(pairs.weight))
@@ -179,8 +172,8 @@ def tcm(
     *,
     pos_margin: float = 0.9,
     neg_margin: float = 0.5,
-    pos_factor: float = 1.0,
-    neg_factor: float = 1.0,
+    pos_factor: NonNegative = 1.0,
+    neg_factor: NonNegative = 1.0,
 ) -> tuple[RowTerms, RowTerms]:
     r"""Threshold-consistent margins: hard related pairs above one score, hard unrelated ones below another.
 
@@ -208,8 +201,6 @@ def tcm(
             "hard whether related or not",
             stacklevel=4,
         )
-    for name, factor in (("pos_factor", pos_factor), ("neg_factor", neg_factor)):
-        check_between(name, factor, 0, float("inf"), closed=True)
     return (
         _violations(pairs, pos_margin - pairs.scores, pairs.positive, pos_factor),
         _violations(pairs, pairs.scores - neg_margin, pairs.negative, neg_factor),
@@ -224,7 +215,7 @@ def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> 
 
 
 @pair_loss("nlsh", *ROWS, family="contrastive", paper="arXiv:2401.18064", verified=NUMPY)
-def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[RowTerms, RowTerms]:
+def nlsh(pairs: Pairs, *, radius: Positive = 0.5, factor: float = 2.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs within a radius, unrelated ones beyond a multiple of it (neural locality-sensitive hashing).
 
     $[D_{ip} - R]_+$ for related and $[cR - D_{in}]_+$ for unrelated pairs, with $D = -s$, the distance.
@@ -243,7 +234,6 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Row
     >>> nlsh(torch.tensor([[-0.75, -0.75]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.5000)
     """
-    check_between("radius", radius, 0, math.inf)
     check_between("factor", factor, 1, math.inf, closed=True)
     near = pairs.terms((-pairs.scores - radius).relu(), pairs.positive)
     return near, pairs.terms((factor * radius + pairs.scores).relu(), pairs.negative)
@@ -253,7 +243,7 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Row
 def pair_cross_entropy(
     pairs: Pairs,
     *,
-    temperature: float = 1.0,
+    temperature: Positive = 1.0,
     bias: float = 0.0,
     missed: float | Tensor = 0.0,
     spurious: float | Tensor = 0.0,
@@ -278,7 +268,6 @@ def pair_cross_entropy(
     >>> pair_cross_entropy(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(0.6931)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature + check_number("bias", bias)
     if not isinstance(missed, Tensor) and not isinstance(spurious, Tensor) and missed == spurious == 0:
         return pair_terms(softplus(logits) - pairs.relation * logits, pairs.weight)

@@ -1,5 +1,6 @@
 """Regularizers of the shape that embeddings have together: spread, of full rank, or collapsed class by class."""
 
+import functools
 import math
 import warnings
 
@@ -10,13 +11,7 @@ from torch.nn.functional import normalize
 from vicinal.blockwise.spanning_tree import minimum_spanning_tree
 from vicinal.core import register
 from vicinal.core.checks import check_between, check_matrices, check_tensor
-
-FAMILY = {"family": "embedding shape"}
-
-
-def _wide(embeddings: Tensor) -> Tensor:
-    check_matrices(embeddings, embeddings)
-    return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
+from vicinal.losses.regularizers import wide_rows
 
 
 def tree_length(embeddings: Tensor) -> Tensor:
@@ -35,7 +30,7 @@ def tree_length(embeddings: Tensor) -> Tensor:
     >>> tree_length(torch.tensor([[0.0], [3.0], [1.0]]))
     tensor(3.)
     """
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if not bool(rows.isfinite().all()):
         raise ValueError("embeddings: expected finite numbers, got some that are not")
     with torch.autocast(rows.device.type, enabled=False):
@@ -44,11 +39,12 @@ def tree_length(embeddings: Tensor) -> Tensor:
     return length
 
 
-@register(
-    "regularizer",
+_regularizer = functools.partial(register, "regularizer", family="embedding shape")
+
+
+@_regularizer(
     "t_regs",
     "rotation-invariant",
-    **FAMILY,
     paper="Mordacq et al., NeurIPS 2025",
     verified="tree lengths of scipy in float64; reconstructed: the two factors are from memory of the paper",
 )
@@ -74,7 +70,7 @@ def t_regs(embeddings: Tensor, *, factor: float = 1.0, sphere: float = 1.0) -> T
     """
     for name, value in (("factor", factor), ("sphere", sphere)):
         check_between(name, value, 0, math.inf, closed=True)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if len(rows) < 2:
         warnings.warn(f"embeddings: expected at least 2 rows for a tree, got {len(rows)}; the loss is 0", stacklevel=2)
         return rows.sum() * 0.0
@@ -92,13 +88,8 @@ def _half_log_volume(rows: Tensor, scale: Tensor | float) -> Tensor:
     return volume / 2
 
 
-@register(
-    "regularizer",
-    "coding_rate",
-    "rotation-invariant",
-    **FAMILY,
-    paper="arXiv:2006.08558",
-    verified="values of public code in float64",
+@_regularizer(
+    "coding_rate", "rotation-invariant", paper="arXiv:2006.08558", verified="values of public code in float64"
 )
 def coding_rate(embeddings: Tensor, *, eps: float = 0.5) -> Tensor:
     r"""How many nats it takes to code the rows up to an error: large where they fill all dimensions.
@@ -115,19 +106,17 @@ def coding_rate(embeddings: Tensor, *, eps: float = 0.5) -> Tensor:
     tensor(1.0986)
     """
     check_between("eps", eps, 0, math.inf)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if not len(rows):
         raise ValueError("embeddings: expected at least one row, got none")
     with torch.autocast(rows.device.type, enabled=False):
         return _half_log_volume(rows, rows.shape[1] / (len(rows) * eps))
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "mcr2",
     "class-labels",
     "rotation-invariant",
-    **FAMILY,
     paper="arXiv:2006.08558; arXiv:2301.01805",
     verified="values of public code, value and gradient in float64",
 )
@@ -153,7 +142,7 @@ def mcr2(embeddings: Tensor, membership: Tensor, *, eps: float = 0.5, gamma: flo
     """
     check_between("gamma", gamma, 0, math.inf, closed=True)
     rate = coding_rate(embeddings, eps=eps)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     shares = _memberships(membership, rows)
     mass = shares.sum(0) + 1e-8  # [k]
     with torch.autocast(rows.device.type, enabled=False):
@@ -178,13 +167,11 @@ def _memberships(membership: Tensor, rows: Tensor) -> Tensor:
     return membership.to(rows.dtype)
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "neural_collapse",
     "class-labels",
     "common-shift-invariant",
     "rotation-invariant",
-    **FAMILY,
     paper="Liu et al., AISTATS 2023",
     verified="values of the paper's code, value and gradient in float64; its weights of both parts from memory",
 )
@@ -215,7 +202,7 @@ def neural_collapse(
     for name, value in (("within", within), ("between", between)):
         check_between(name, value, 0, math.inf, closed=True)
     check_matrices(embeddings, centers)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if len(centers) < 2:
         raise ValueError(f"centers: expected at least two classes, got {len(centers)}")
     if labels.shape != rows.shape[:1] or labels.is_floating_point():

@@ -1,5 +1,6 @@
 """Regularizers of predictions by protected attributes: distance covariance, and rates that are equal over groups."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Literal, get_args
@@ -11,7 +12,6 @@ from vicinal.blockwise.distances import distances
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_number, check_tensor
 
-FAMILY = {"family": "fairness"}
 DCOR = "values of dcor 0.7 in float64"
 
 
@@ -44,12 +44,13 @@ def _mean(products: Tensor, *, unbiased: bool) -> Tensor:
     return products.sum() / (n * (n - 3) if unbiased else n * n)
 
 
-@register(
-    "regularizer",
+_regularizer = functools.partial(register, "regularizer", family="fairness")
+
+
+@_regularizer(
     "distance_covariance",
     "common-shift-invariant",
     "rotation-invariant",
-    **FAMILY,
     paper="Szekely et al., Annals of Statistics 2007",
     verified=DCOR,
 )
@@ -76,10 +77,8 @@ def distance_covariance(predictions: Tensor, attributes: Tensor, *, unbiased: bo
         return _mean(one * other, unbiased=unbiased)
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "joint_distance_covariance",
-    **FAMILY,
     paper="Chakraborty and Zhang, JASA 2019",
     verified="numpy in float64; of two parts dcor 0.7",
 )
@@ -191,13 +190,8 @@ def _ratio(above: Tensor, below: Tensor) -> Tensor:
     return torch.where(below != 0, above / torch.where(below != 0, below, 1.0), 0.0)
 
 
-@register(
-    "regularizer",
-    "equal_rates",
-    "group-labels",
-    **FAMILY,
-    paper="arXiv:2310.17256",
-    verified="fairret 0.1.3, value and gradient in float64",
+@_regularizer(
+    "equal_rates", "group-labels", paper="arXiv:2310.17256", verified="fairret 0.1.3, value and gradient in float64"
 )
 def equal_rates(
     predictions: Tensor,

@@ -11,6 +11,7 @@ from vicinal.blockwise.blocks import block_rows, row_slices
 from vicinal.blockwise.sorting import first_positives, sort_rows
 from vicinal.core.checks import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, ROWS, PairLoss, Pairs, RowTerms, pair_loss, prepare, row_products, row_terms
+from vicinal.losses.ranges import Share
 
 Histogram = tuple[Tensor, Tensor, Tensor]
 """Counts by edge ``[b, bins + 1]``, sums of gaps by bin ``[b, bins]``, and how many gaps are not 0 ``[b]``."""
@@ -108,7 +109,7 @@ def dynamic_soft_margin(
     span: float = 2.0,
     bins: int = 10,
     history: Tensor | None = None,
-    momentum: float = 0.01,
+    momentum: Share = 0.01,
     detach: bool = True,
 ) -> RowTerms:
     r"""Triplets weighted by the share of gaps that are smaller, in place of a margin.
@@ -130,7 +131,6 @@ def dynamic_soft_margin(
     >>> dynamic_soft_margin(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(-0.5000)
     """
-    check_between("momentum", momentum, 0, 1, closed=True)
     counts, gaps, nonzero = pairs.stats
     batch = counts.sum(0)
     mass = batch.sum()

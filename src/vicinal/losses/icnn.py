@@ -4,18 +4,18 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op
-from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_terms
+from vicinal.losses.ranges import Count, NonNegative
 
 
 @pair_loss("icnn", "row-separable", family="nearest neighbors", paper="arXiv:2305.09062", verified=NUMPY)
 def icnn(
     pairs: Pairs,
     *,
-    k: int = 5,
-    ratio_power: float = 1.0,
-    spread_power: float = 1.0,
-    share_power: float = 1.0,
+    k: Count = 5,
+    ratio_power: NonNegative = 1.0,
+    spread_power: NonNegative = 1.0,
+    share_power: NonNegative = 1.0,
     best: float | None = None,
 ) -> RowTerms:
     r"""Inter and intra class nearest neighbors: the nearest columns related, near and evenly far.
@@ -45,11 +45,7 @@ def icnn(
     >>> icnn(torch.tensor([[-1.0, -3.0, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
     tensor(0.6435)
     """
-    check_integer("k", k)
     top = best_score(pairs, best)
-    powers = {"ratio_power": ratio_power, "spread_power": spread_power, "share_power": share_power}
-    for name, power in powers.items():
-        check_between(name, power, 0, float("inf"), closed=True)
     counted = pairs.weight > 0
     column, is_near = _nearest(pairs.scores, counted, k)  # [b, K]
     distance = (top - pairs.scores.gather(1, column)).clamp(min=0)

@@ -1,5 +1,6 @@
 """Matching losses: convex losses of scores whose sensitivity along the score axis is that of a link."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Self
 
@@ -36,7 +37,10 @@ class _OfTransform:
         return cls(scaling, gamma, reduction=reduction, domain=domain)  # type: ignore[call-arg]
 
 
-@register("loss", "matching", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
+_loss = functools.partial(register, "loss", family="matching")
+
+
+@_loss("matching", "elementwise", "convex", paper=PAPER, verified=GOLDEN)
 class MatchingLoss(nn.Module):
     r"""$H(\hat s)-H(s)-(\hat s-s)\,h(s)$ for each score, where H is the primitive of the link h.
 
@@ -93,7 +97,7 @@ class MatchingLoss(nn.Module):
         return reduce(bregman(self.link, prediction, target), weight, valid, self.reduction)
 
 
-@register("loss", "composite_sigmoid", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
+@_loss("composite_sigmoid", "elementwise", "convex", paper=PAPER, verified=GOLDEN)
 class CompositeSigmoidMatchingLoss(_OfTransform, MatchingLoss):
     r"""Matching loss of $h=q\,\sigma(Q/\gamma)$: selective, for two classes, whose score is that of one of them.
 
@@ -117,7 +121,7 @@ class CompositeSigmoidMatchingLoss(_OfTransform, MatchingLoss):
         super().__init__(link, reduction=reduction, domain=domain)
 
 
-@register("loss", "decomposed", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)
+@_loss("decomposed", "multi-class", "convex", paper=PAPER, verified=GOLDEN)
 class DecomposedMatchingLoss(MatchingLoss):
     """The scalar matching loss summed over the classes of a row: the only way to sensitivity at low norms there.
 
@@ -144,7 +148,7 @@ class DecomposedMatchingLoss(MatchingLoss):
         return reduce(values, weight, None if valid is None else valid.any(-1), self.reduce_rows_by)
 
 
-@register("loss", "composite_softmax", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)
+@_loss("composite_softmax", "multi-class", "convex", paper=PAPER, verified=GOLDEN)
 class CompositeSoftmaxMatchingLoss(_OfTransform, nn.Module):
     r"""Matching loss of $h_k=q(z_k)\,p_k$, $p=\mathrm{softmax}(Q/\gamma)$: selective by score and by rank of the class.
 
@@ -211,15 +215,7 @@ class CompositeSoftmaxMatchingLoss(_OfTransform, nn.Module):
         return reduce(bregman(self.link, prediction, target, valid), weight, active, self.reduction)
 
 
-@register(
-    "loss",
-    "softmax",
-    "multi-class",
-    "convex",
-    family="matching",
-    paper=PAPER,
-    verified="the composite loss of a constant scaling",
-)
+@_loss("softmax", "multi-class", "convex", paper=PAPER, verified="the composite loss of a constant scaling")
 class SoftmaxMatchingLoss(CompositeSoftmaxMatchingLoss):
     r"""Matching loss of the plain softmax $h_k=\alpha p_k$ (E.7 to E.9): $\gamma$ KL of class probabilities.
 
@@ -266,16 +262,7 @@ def _log_shares(rho: Sequence[float] | Tensor | None, gamma: float) -> Tensor | 
     return shares.log() / gamma
 
 
-@register(
-    "loss",
-    "potential",
-    "multi-class",
-    "convex",
-    "learned",
-    family="matching",
-    paper="arXiv:2310.14344",
-    verified="its released code",
-)
+@_loss("potential", "multi-class", "convex", "learned", paper="arXiv:2310.14344", verified="its released code")
 class PotentialMatchingLoss(nn.Module):
     """The Bregman divergence of a learned convex potential of several scores at once.
 

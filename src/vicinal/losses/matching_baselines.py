@@ -1,5 +1,6 @@
 """Relatives that are not selective matching losses, to compare with: weighted squares, composite cross-entropies."""
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -13,16 +14,10 @@ from vicinal.links.numerics import score_inside
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight
 from vicinal.losses.validity import PAPER, check_link, check_scaling
 
+_loss = functools.partial(register, "loss", family="baselines of matching")
 
-@register(
-    "loss",
-    "reweighted_squares",
-    "elementwise",
-    "convex",
-    family="baselines of matching",
-    paper=PAPER,
-    verified="numpy in float64",
-)
+
+@_loss("reweighted_squares", "elementwise", "convex", paper=PAPER, verified="numpy in float64")
 class ReweightedSquaredLoss(nn.Module):
     r"""$\tfrac12h'(s)(\hat s-s)^2$ (E.1): as sensitive as the matching loss close to the target, symmetric far from it.
 
@@ -65,14 +60,7 @@ class ReweightedSquaredLoss(nn.Module):
         return reduce(values, weight, None, self.reduction)
 
 
-@register(
-    "loss",
-    "composite_sigmoid_ce",
-    "elementwise",
-    family="baselines of matching",
-    paper=PAPER,
-    verified="numpy in float64",
-)
+@_loss("composite_sigmoid_ce", "elementwise", paper=PAPER, verified="numpy in float64")
 class CompositeSigmoidCrossEntropy(nn.Module):
     r"""Cross-entropy of $\sigma(Q(\hat s)/\gamma+b)$ against $\sigma(Q(s)/\gamma+b)$ (E.3); not convex in general.
 
@@ -103,14 +91,7 @@ class CompositeSigmoidCrossEntropy(nn.Module):
         return reduce(values, weight, None, self.reduction)
 
 
-@register(
-    "loss",
-    "composite_softmax_ce",
-    "multi-class",
-    family="baselines of matching",
-    paper=PAPER,
-    verified="numpy in float64",
-)
+@_loss("composite_softmax_ce", "multi-class", paper=PAPER, verified="numpy in float64")
 class CompositeSoftmaxCrossEntropy(nn.Module):
     r"""Cross-entropy of $\mathrm{softmax}(Q(\hat s)/\gamma)$ against $\mathrm{softmax}(Q(s)/\gamma)$ (E.5).
 
@@ -155,14 +136,7 @@ class CompositeSoftmaxCrossEntropy(nn.Module):
         return reduce(values, weight, None if valid is None else valid.any(-1), self.reduction)
 
 
-@register(
-    "loss",
-    "proximal_matching",
-    "elementwise",
-    family="baselines of matching",
-    paper="arXiv:2310.14344",
-    verified="released code",
-)
+@_loss("proximal_matching", "elementwise", paper="arXiv:2310.14344", verified="released code")
 class ProximalMatchingLoss(nn.Module):
     r"""$1-e^{-|\hat s-s|^2/\sigma^2}$ over the last dimension: bounded, and for small sigma it seeks the mode.
 

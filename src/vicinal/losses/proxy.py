@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp, softplus
-from vicinal.core.checks import check_between, check_integer, check_number
+from vicinal.core.checks import check_between, check_integer
 from vicinal.losses.contract import PML, ROWS, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
+from vicinal.losses.ranges import Degrees, NonNegative, Number, Positive
 from vicinal.miners import within_fences
 from vicinal.miners.iqr_filter import check_reach
 
@@ -56,6 +57,10 @@ def multiplied_cosine(cosine: Tensor, times: int) -> Tensor:
 
 
 _COLUMNS = ("row-separable", "proxies")
+_SOFT = (*_COLUMNS, "soft-relation")
+_COSINES = (*_SOFT, "cosine-scores")
+_proxy_loss = functools.partial(pair_loss, family="proxies")
+_group_loss = functools.partial(pair_loss, family="several proxies", verified=PML)
 
 
 def where_related(pairs: Pairs, change: Callable[[Tensor], Tensor]) -> Tensor:
@@ -68,8 +73,8 @@ def where_related(pairs: Pairs, change: Callable[[Tensor], Tensor]) -> Tensor:
     return scores.index_put(place, relation[place] * (change(related) - related), accumulate=True)
 
 
-@pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1704.06369", verified=PML)
-def normalized_softmax(pairs: Pairs, *, temperature: float = 0.05) -> RowTerms:
+@_proxy_loss("normalized_softmax", *_SOFT, paper="arXiv:1704.06369", verified=PML)
+def normalized_softmax(pairs: Pairs, *, temperature: Positive = 0.05) -> RowTerms:
     r"""Softmax against proxies of length 1.
 
     Cross-entropy of $\mathrm{softmax}(s_{i\cdot}/\tau)$ of cosines with the proxies.
@@ -81,12 +86,11 @@ def normalized_softmax(pairs: Pairs, *, temperature: float = 0.05) -> RowTerms:
     >>> normalized_softmax(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(1.0986)
     """
-    check_between("temperature", temperature, 0, math.inf)
     return cross_entropy(pairs.scores / temperature, pairs)
 
 
-@pair_loss("cosface", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1801.09414", verified=PML)
-def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> RowTerms:
+@_proxy_loss("cosface", *_SOFT, paper="arXiv:1801.09414", verified=PML)
+def cosface(pairs: Pairs, *, margin: NonNegative = 0.35, scale: Positive = 64.0) -> RowTerms:
     r"""Softmax against proxies, with a margin taken off the cosine of the related one.
 
     Cross-entropy of $\gamma(s_{ic} - m\, r_{ic})$: the related proxy must win by a margin of cosine.
@@ -99,15 +103,11 @@ def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> RowTe
     >>> cosface(torch.tensor([[0.35, 0.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.6931)
     """
-    check_between("margin", margin, 0, math.inf, closed=True)
-    check_between("scale", scale, 0, math.inf)
     return cross_entropy(scale * where_related(pairs, lambda score: score - margin), pairs)
 
 
-@pair_loss(
-    "arcface", *_COLUMNS, "soft-relation", "cosine-scores", family="proxies", paper="arXiv:1801.07698", verified=PML
-)
-def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> RowTerms:
+@_proxy_loss("arcface", *_COSINES, paper="arXiv:1801.07698", verified=PML)
+def arcface(pairs: Pairs, *, margin: Degrees = 28.6, scale: Positive = 64.0) -> RowTerms:
     r"""Softmax against proxies, with a margin added to the angle of the related one.
 
     Cross-entropy of $\gamma\cos(\theta_{ic} + m)$ for the related proxy and $\gamma\cos\theta_{ic}$ for the others.
@@ -122,8 +122,6 @@ def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> RowTe
     >>> arcface(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), margin=90)
     tensor(0.6931)
     """
-    check_between("margin", margin, 0, 180, closed=True)
-    check_between("scale", scale, 0, math.inf)
     angle = math.radians(margin)
     return cross_entropy(scale * where_related(pairs, lambda score: falling_cosine(score, angle)), pairs)
 
@@ -139,16 +137,7 @@ def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None)
     return cross_entropy(logits * lengths.to(logits.dtype), pairs)
 
 
-@pair_loss(
-    "sphereface",
-    *_COLUMNS,
-    "soft-relation",
-    "cosine-scores",
-    "embedding-lengths",
-    family="proxies",
-    paper="arXiv:1704.08063",
-    verified=PML,
-)
+@_proxy_loss("sphereface", *_COSINES, "embedding-lengths", paper="arXiv:1704.08063", verified=PML)
 def sphereface(pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Tensor | None = None) -> RowTerms:
     r"""Softmax against proxies, with the angle of the related one multiplied.
 
@@ -168,16 +157,8 @@ def sphereface(pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Te
     return _multiplied(pairs, margin, scale, lengths)
 
 
-@pair_loss(
-    "large_margin_softmax",
-    *_COLUMNS,
-    "soft-relation",
-    "cosine-scores",
-    "embedding-lengths",
-    "proxy-lengths",
-    family="proxies",
-    paper="arXiv:1612.02295",
-    verified=PML,
+@_proxy_loss(
+    "large_margin_softmax", *_COSINES, "embedding-lengths", "proxy-lengths", paper="arXiv:1612.02295", verified=PML
 )
 def large_margin_softmax(
     pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Tensor | None = None
@@ -198,8 +179,8 @@ def large_margin_softmax(
     return _multiplied(pairs, margin, scale, lengths)
 
 
-@pair_loss("proxy_nca", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1703.07464", verified=PML)
-def proxy_nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+@_proxy_loss("proxy_nca", *_SOFT, paper="arXiv:1703.07464", verified=PML)
+def proxy_nca(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""The softmax mass that a row gives to the proxies of its class.
 
     $-\log$ of the softmax mass of the related proxies: :func:`nca` against proxies.
@@ -211,15 +192,14 @@ def proxy_nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     >>> proxy_nca(torch.zeros(1, 4), torch.tensor([[1.0, 0.0, 0.0, 0.0]]))
     tensor(1.3863)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     related = some(pairs.positive)
     mass, every = pairs.log_sum_exp(logits, pairs.positive), pairs.log_sum_exp_all(logits)
     return row_terms(torch.where(related, every, 0.0) - torch.where(related, mass, 0.0), related)
 
 
-@pair_loss("proxy_anchor", *ROWS, "proxy-rows", family="proxies", paper="arXiv:2003.13911", verified=PML)
-def proxy_anchor(pairs: Pairs, *, margin: float = 0.1, alpha: float = 32.0) -> tuple[RowTerms, RowTerms]:
+@_proxy_loss("proxy_anchor", *ROWS, "proxy-rows", paper="arXiv:2003.13911", verified=PML)
+def proxy_anchor(pairs: Pairs, *, margin: Number = 0.1, alpha: Positive = 32.0) -> tuple[RowTerms, RowTerms]:
     r"""Each proxy near the related rows of the batch and far from the others, the hardest first.
 
     $\log(1+\sum_p e^{-\alpha(s_{cp}-m)})$ and $\log(1+\sum_n e^{\alpha(s_{cn}+m)})$ for each proxy c as a row.
@@ -234,8 +214,6 @@ def proxy_anchor(pairs: Pairs, *, margin: float = 0.1, alpha: float = 32.0) -> t
     >>> proxy_anchor(torch.tensor([[0.1, -0.1]]), torch.tensor([[1.0, 0.0]]))
     tensor(1.3863)
     """
-    check_number("margin", margin)
-    check_between("alpha", alpha, 0, math.inf)
     related = softplus(pairs.log_sum_exp(-alpha * (pairs.scores - margin), pairs.positive))
     unrelated = softplus(pairs.log_sum_exp(alpha * (pairs.scores + margin), pairs.negative))
     return (
@@ -276,17 +254,8 @@ def _classes(pairs: Pairs, per_class: int, temperature: float | None) -> Pairs:
     return Pairs(pooled, relation, weight, clean=True, masks=pairs.masks)
 
 
-@pair_loss(
-    "subcenter_arcface",
-    "row-separable",
-    "proxies",
-    "cosine-scores",
-    "proxy-groups",
-    family="several proxies",
-    paper="Deng et al., ECCV 2020",
-    verified=PML,
-)
-def subcenter_arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0, per_class: int = 1) -> RowTerms:
+@_group_loss("subcenter_arcface", *_COLUMNS, "cosine-scores", "proxy-groups", paper="Deng et al., ECCV 2020")
+def subcenter_arcface(pairs: Pairs, *, margin: Degrees = 28.6, scale: Positive = 64.0, per_class: int = 1) -> RowTerms:
     r"""Softmax against the nearest of several proxies a class, with a margin added to its angle.
 
     As :func:`arcface`, with $\cos\theta_{ic} = \max_k s_{ick}$ over the proxies k of a class.
@@ -301,28 +270,18 @@ def subcenter_arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0
     >>> subcenter_arcface(scores, relation, margin=90, per_class=2)
     tensor(0.6931)
     """
-    check_between("margin", margin, 0, 180, closed=True)
-    check_between("scale", scale, 0, math.inf)
     classes = _classes(pairs, per_class, None)
     angle = math.radians(margin)
     return cross_entropy(scale * where_related(classes, lambda score: falling_cosine(score, angle)), classes)
 
 
-@pair_loss(
-    "soft_triple",
-    "row-separable",
-    "proxies",
-    "proxy-groups",
-    family="several proxies",
-    paper="arXiv:1909.05235",
-    verified=PML,
-)
+@_group_loss("soft_triple", *_COLUMNS, "proxy-groups", paper="arXiv:1909.05235")
 def soft_triple(
     pairs: Pairs,
     *,
-    margin: float = 0.01,
-    scale: float = 20.0,
-    temperature: float = 0.1,
+    margin: NonNegative = 0.01,
+    scale: Positive = 20.0,
+    temperature: Positive = 0.1,
     per_class: int = 1,
 ) -> RowTerms:
     r"""Softmax against classes of several proxies, weighted by their likeness, with a margin.
@@ -339,9 +298,6 @@ def soft_triple(
     >>> soft_triple(torch.tensor([[0.5, 0.5, 0.5, 0.5]]), torch.tensor([[1.0, 1, 0, 0]]), margin=0, per_class=2)
     tensor(0.6931)
     """
-    check_between("margin", margin, 0, math.inf, closed=True)
-    check_between("scale", scale, 0, math.inf)
-    check_between("temperature", temperature, 0, math.inf)
     classes = _classes(pairs, per_class, temperature)
     return cross_entropy(scale * (classes.scores - margin * classes.relation), classes)
 
@@ -349,21 +305,20 @@ def soft_triple(
 SCALE, REACH = 64.0, 1.5
 
 
-@pair_loss(
+@_proxy_loss(
     "unpg",
     *ROWS,
     "proxies",
     "batch-scores",
-    family="proxies",
     paper="arXiv:2203.11593",
     verified="values of the paper's code, value and gradient in float64",
 )
 def unpg(
     pairs: Pairs,
     *,
-    margin: float = 0.35,
-    scale: float = SCALE,
-    angle: float = 0.0,
+    margin: NonNegative = 0.35,
+    scale: Positive = SCALE,
+    angle: Degrees = 0.0,
     reach: float = REACH,
     negatives: Tensor | None = None,
 ) -> RowTerms:
@@ -389,9 +344,6 @@ def unpg(
     >>> unpg(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]), margin=0, negatives=torch.zeros(5))
     tensor(2.0794)
     """
-    check_between("margin", margin, 0, math.inf, closed=True)
-    check_between("scale", scale, 0, math.inf)
-    check_between("angle", angle, 0, 180, closed=True)
     length = check_reach(reach)
 
     def lowered(related: Tensor) -> Tensor:

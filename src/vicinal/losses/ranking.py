@@ -1,6 +1,5 @@
 """Losses of ranks and of distributions of scores: average precision, positives above negatives, histograms."""
 
-import math
 from typing import Literal
 
 import torch
@@ -8,16 +7,16 @@ from torch import Tensor
 
 from vicinal.blockwise.logsums import softplus
 from vicinal.blockwise.sorting import each_positive, mean_ranks, sort_rows
-from vicinal.core import check_choice
-from vicinal.core.checks import check_between, check_integer
+from vicinal.core.checks import check_integer
 from vicinal.losses.contract import PAPER_CODE, PML, ROWS, Pairs, RowTerms, pair_loss, row_products, row_terms
+from vicinal.losses.ranges import Positive
 from vicinal.masks.soft_topk import soft_topk_logs
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")
 
 
 @pair_loss("smooth_ap", *ROWS, "score-shift-invariant", family="ranks", paper="arXiv:2007.12163", verified=PML)
-def smooth_ap(pairs: Pairs, *, temperature: float = 0.01) -> RowTerms:
+def smooth_ap(pairs: Pairs, *, temperature: Positive = 0.01) -> RowTerms:
     r"""Average precision of a row with smooth ranks.
 
     1 - average precision of a row, with ranks $1 + \sum_k \sigma((s_{ik} - s_{ip})/\tau)$ of related columns p.
@@ -29,7 +28,6 @@ def smooth_ap(pairs: Pairs, *, temperature: float = 0.01) -> RowTerms:
     >>> smooth_ap(torch.tensor([[1.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.)
     """
-    check_between("temperature", temperature, 0, float("inf"))
 
     def terms(weights: Tensor, scores: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         ahead = torch.sigmoid((scores - weights) / temperature)
@@ -53,9 +51,9 @@ def pnp(
     pairs: Pairs,
     *,
     variant: Literal["Ds", "Dq", "Iu", "Ib", "O"] = "Ds",
-    temperature: float = 0.01,
-    alpha: float = 1.0,
-    b: float = 2.0,
+    temperature: Positive = 0.01,
+    alpha: Positive = 1.0,
+    b: Positive = 2.0,
 ) -> RowTerms:
     r"""A penalty for the number of unrelated columns ranked above each related one.
 
@@ -75,9 +73,6 @@ def pnp(
     >>> pnp(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), variant="O")
     tensor(0.5000)
     """
-    check_choice("variant", variant, ("Ds", "Dq", "Iu", "Ib", "O"))
-    for name, value in (("temperature", temperature), ("alpha", alpha), ("b", b)):
-        check_between(name, value, 0, float("inf"))
 
     def cost(ahead: Tensor) -> Tensor:
         return {
@@ -98,7 +93,7 @@ def pnp(
 
 
 @pair_loss("soft_topk", *ROWS, "score-shift-invariant", family="ranks", paper="arXiv:2310.10636", verified=PAPER_CODE)
-def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowTerms:
+def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: Positive = 2.0) -> RowTerms:
     r"""Related columns among a smooth choice of the k highest scores.
 
     $-\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log m_{ij}$ with the values $m$ of :func:`vicinal.masks.soft_topk`.
@@ -112,7 +107,6 @@ def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowT
     >>> soft_topk(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(0.6931)
     """
-    check_between("alpha", alpha, 0, math.inf)
     number = 0 if k is None else check_integer("k", k)
     mass = pairs.positive.sum(-1)
     counted = pairs.weight > 0
@@ -130,7 +124,7 @@ def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowT
     paper="arXiv:2104.08051",
     verified="released code, value and gradient in float64",
 )
-def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> RowTerms:
+def adore(pairs: Pairs, *, cut: int | None = None, temperature: Positive = 1.0) -> RowTerms:
     r"""Each related column above each unrelated one, weighed by what their order is worth in reciprocal rank.
 
     The mean over related p and unrelated n of a row of $|1/r_p - 1/r_n| \log(1 + e^{(s_{in} - s_{ip})/\tau})$.
@@ -150,7 +144,6 @@ def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> 
     """
     if cut is not None:
         check_integer("cut", cut)
-    check_between("temperature", temperature, 0, math.inf)
     scores, weight = pairs.scores, None if pairs.full else pairs.weight.detach()
     worth = _worth(scores.detach(), weight, cut or 0)
 

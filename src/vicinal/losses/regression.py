@@ -1,14 +1,12 @@
 """Losses for labels that are numbers; the relation is the negative distance of labels, <= 0."""
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from vicinal.blockwise.sorting import sort_rows
-from vicinal.core.checks import check_between
 from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_products, row_terms, some
+from vicinal.losses.ranges import Positive
 
 _ROWS = ("row-separable", "number-relation")
 
@@ -16,7 +14,7 @@ _ROWS = ("row-separable", "number-relation")
 @pair_loss(
     "rank_n_contrast", *_ROWS, "score-shift-invariant", family="regression", paper="arXiv:2210.01189", verified=NUMPY
 )
-def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> RowTerms:
+def rank_n_contrast(pairs: Pairs, *, temperature: Positive = 2.0) -> RowTerms:
     r"""Each column in a softmax against those whose labels, numbers, are at least as far.
 
     $-\log(e^{s_{ij}/\tau} / \sum_{k: d_{ik} \ge d_{ij}} e^{s_{ik}/\tau})$ for each column j, d the label distance.
@@ -31,7 +29,6 @@ def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> RowTerms:
     >>> rank_n_contrast(torch.zeros(1, 2), torch.tensor([[-1.0, -2.0]]), reduction="none")
     tensor([0.6931])
     """
-    check_between("temperature", temperature, 0, math.inf)
     if not pairs.scores.shape[1]:
         return pairs.terms(pairs.scores, pairs.weight)
     rising, order = sort_rows(pairs.relation)  # the farthest first
@@ -68,7 +65,7 @@ def _at_last_equal(values: Tensor, rising: Tensor) -> Tensor:
 @pair_loss(
     "label_contrast", *_ROWS, "score-shift-invariant", family="regression", paper="arXiv:2106.08808", verified=NUMPY
 )
-def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float = 1.0) -> RowTerms:
+def label_contrast(pairs: Pairs, *, temperature: Positive = 0.1, bandwidth: Positive = 1.0) -> RowTerms:
     r"""Softmax over a row against targets that fall with the distance of labels that are numbers.
 
     $-\sum_j p_{ij} \log\mathrm{softmax}_j(s_{i\cdot}/\tau)$ with targets $p_{ij} \propto e^{-d_{ij}^2 / 2h^2}$.
@@ -84,8 +81,6 @@ def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float =
     >>> label_contrast(torch.zeros(1, 2), torch.tensor([[-1.0, -2.0]]))
     tensor(0.6931)
     """
-    check_between("temperature", temperature, 0, math.inf)
-    check_between("bandwidth", bandwidth, 0, math.inf)
     logits = pairs.scores / temperature
     counted = some(pairs.weight)
     closeness = (pairs.weight.sign() - 1) * 1e30 + pairs.weight.clamp(min=1e-30).log()
@@ -95,7 +90,7 @@ def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float =
 
 
 @pair_loss("log_ratio", *_ROWS, family="regression", paper="arXiv:1904.00667", verified=NUMPY)
-def log_ratio(pairs: Pairs, *, best: float | None = None, eps: float = 1e-6) -> RowTerms:
+def log_ratio(pairs: Pairs, *, best: float | None = None, eps: Positive = 1e-6) -> RowTerms:
     r"""Ratios of distances of embeddings equal to ratios of distances of labels that are numbers.
 
     $(\log\frac{D_{ij}}{D_{ik}} - \log\frac{d_{ij}}{d_{ik}})^2$ over pairs j, k of columns: ratios of distances.
@@ -113,7 +108,6 @@ def log_ratio(pairs: Pairs, *, best: float | None = None, eps: float = 1e-6) -> 
     >>> log_ratio(torch.tensor([[-1.0, -2.0]]), torch.tensor([[-3.0, -3.0]]))
     tensor(0.4805)
     """
-    check_between("eps", eps, 0, math.inf)
     distance = (best_score(pairs, best) - pairs.scores).clamp(min=0) + eps
     ratio = distance.log() - (pairs.relation.abs() + eps).log()
     mass = pairs.weight.sum(-1)

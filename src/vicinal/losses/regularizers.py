@@ -1,5 +1,6 @@
 """Regularizers of embeddings, to be added to a loss, and losses of embeddings alone: ``f(embeddings, ...) -> []``."""
 
+import functools
 import math
 
 import torch
@@ -7,21 +8,20 @@ from torch import Tensor
 
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_matrices
+from vicinal.losses.contract import PAPER_CODE
 from vicinal.similarity.products import l2_normalize
 
 
-def _wide(embeddings: Tensor) -> Tensor:
+def wide_rows(embeddings: Tensor) -> Tensor:
+    """Embeddings that are a matrix, in float32 or wider."""
     check_matrices(embeddings, embeddings)
     return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
 
-@register(
-    "regularizer",
-    "zero_mean",
-    family="regularizers",
-    paper="arXiv:1904.02616",
-    verified="pytorch-metric-learning 2.9.0; numpy in float64",
-)
+_regularizer = functools.partial(register, "regularizer", family="regularizers")
+
+
+@_regularizer("zero_mean", paper="arXiv:1904.02616", verified="pytorch-metric-learning 2.9.0; numpy in float64")
 def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
     r"""Rows whose coordinates have mean 0, $\lambda\, \mathrm{mean}_i |\sum_k z_{ik}|$.
 
@@ -35,18 +35,16 @@ def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
     tensor(1.5000)
     """
     check_between("factor", factor, 0, math.inf, closed=True)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     with torch.autocast(rows.device.type, enabled=False):
         return factor * rows.sum(dim=1).abs().sum() / max(1, len(rows))
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "energy_confusion",
     "class-labels",
     "common-shift-invariant",
     "rotation-invariant",
-    family="regularizers",
     paper="arXiv:1901.07169",
     verified="numpy in float64",
 )
@@ -72,7 +70,7 @@ def energy_confusion(
     tensor(17.)
     """
     check_between("factor", factor, 0, math.inf, closed=True)
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     if labels.shape != (len(rows),) or labels.is_floating_point():
         raise ValueError(
             f"labels: expected whole numbers [{len(rows)}], got {labels.dtype} of shape {tuple(labels.shape)}"
@@ -108,9 +106,7 @@ def _places(class_pairs: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
     return at[:, 0], at[:, 1]
 
 
-@register(
-    "regularizer", "temperature_penalty", family="regularizers", paper="arXiv:2310.05615", verified="numpy in float64"
-)
+@_regularizer("temperature_penalty", paper="arXiv:2310.05615", verified="numpy in float64")
 def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -> Tensor:
     r"""Temperatures of pairs neither near 0 nor large, $\beta\, \mathrm{mean}(\frac d2 \log \tau + \frac 1\tau)$.
 
@@ -129,13 +125,7 @@ def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -
     return factor * (dim / 2 * wide.log() + 1 / wide).mean()
 
 
-@register(
-    "regularizer",
-    "flops",
-    family="regularizers",
-    paper="arXiv:2004.05665; arXiv:2411.04403",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@_regularizer("flops", paper="arXiv:2004.05665; arXiv:2411.04403", verified=PAPER_CODE)
 def flops(embeddings: Tensor, idf: Tensor | None = None, *, groups: int = 1, least: int = 0) -> Tensor:
     r"""Few rows that use a coordinate, so that an inverted index of sparse embeddings is short.
 
@@ -153,7 +143,7 @@ def flops(embeddings: Tensor, idf: Tensor | None = None, *, groups: int = 1, lea
     >>> flops(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
     tensor(1.2500)
     """
-    rows = _wide(embeddings)
+    rows = wide_rows(embeddings)
     check_integer("least", least, 0)
     if check_integer("groups", groups) and len(rows) % groups:
         raise ValueError(f"groups: expected a divisor of {len(rows)} rows, got {groups}")
@@ -239,20 +229,17 @@ def covariance_penalty(embeddings: Tensor) -> Tensor:
     >>> covariance_penalty(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
     tensor(4.)
     """
-    check_matrices(embeddings, embeddings)
-    if len(embeddings) < 2:
-        raise ValueError(f"embeddings: expected at least 2 rows, got {len(embeddings)}")
-    view = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
+    view = wide_rows(embeddings)
+    if len(view) < 2:
+        raise ValueError(f"embeddings: expected at least 2 rows, got {len(view)}")
     centered = view - view.mean(dim=0)
     matrix = centered.T @ centered / (len(view) - 1)
     return (matrix.square().sum() - matrix.diagonal().square().sum()) / view.shape[1]
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "block_contrast",
     "rotation-invariant",
-    family="regularizers",
     paper="arXiv:2209.14067",
     verified="released code, value and gradient in float64; numpy in float64",
 )
@@ -283,14 +270,12 @@ def block_contrast(embeddings: Tensor, assignment: Tensor, neighbors: Tensor, *,
     tensor(0.0265)
     """
     check_between("scale", scale, 0, math.inf)
-    n = len(embeddings)
-    check_matrices(embeddings, embeddings)
+    rows, n = wide_rows(embeddings), len(embeddings)
     if assignment.ndim != 2 or len(assignment) != n or assignment.shape[1] < 1:
         raise ValueError(f"assignment: expected [{n}, k], a row for each embedding, got {tuple(assignment.shape)}")
     if neighbors.shape != (n, n):
         raise ValueError(f"neighbors: expected [{n}, {n}], got {tuple(neighbors.shape)}")
     with torch.autocast(embeddings.device.type, enabled=False):
-        rows = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
         return _against_blocks(rows, assignment, scale) - _along_edges(rows, neighbors, scale)
 
 

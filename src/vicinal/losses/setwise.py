@@ -9,6 +9,7 @@ from torch import Tensor
 from vicinal.core import check_choice
 from vicinal.core.checks import check_between
 from vicinal.losses.contract import ROWS, Pairs, RowTerms, pair_loss, row_products, row_terms, some
+from vicinal.losses.ranges import Positive
 
 Sets = Literal["rest", "classes"]
 CutForm = Literal["information", "correlation", "ratio"]
@@ -18,7 +19,7 @@ VERIFIED = "released code up to its constants and masked zeros, value and gradie
 
 
 @pair_loss("facility_location", *ROWS, family="setwise", paper=PAPER, verified=VERIFIED)
-def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "rest") -> RowTerms:
+def facility_location(pairs: Pairs, *, temperature: Positive = 1.0, sets: Sets = "rest") -> RowTerms:
     r"""How well what is unrelated to a row represents it: the softly most similar unrelated column, to be low.
 
     $\tau\log\sum_n e^{s_{in}/\tau}$ over the unrelated columns n of each row, a soft maximum.
@@ -40,8 +41,6 @@ def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "r
     >>> facility_location(torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(0.6931)
     """
-    check_between("temperature", temperature, 0, math.inf)
-    check_choice("sets", sets, get_args(Sets))
     logits, some = pairs.scores / temperature, (pairs.negative > 0).any(-1)
     value = pairs.log_sum_exp(logits, pairs.negative) if sets == "rest" else _over_classes(logits, pairs)
     return row_terms(temperature * torch.where(some, value, 0.0), some)
@@ -88,7 +87,7 @@ def _classes(relation: Tensor) -> Tensor:
 
 
 @pair_loss("graph_cut", *ROWS, family="setwise", paper=PAPER, verified=VERIFIED)
-def graph_cut(pairs: Pairs, *, balance: float = 0.5, form: CutForm = "information") -> RowTerms:
+def graph_cut(pairs: Pairs, *, balance: Positive = 0.5, form: CutForm = "information") -> RowTerms:
     r"""Similarity across classes, which should be low, against similarity within them.
 
     With $B_i = \sum_n s_{in}$ over unrelated, $W_i = \sum_p s_{ip}$ over related columns and $r_i$ related ones:
@@ -108,8 +107,6 @@ def graph_cut(pairs: Pairs, *, balance: float = 0.5, form: CutForm = "informatio
     >>> graph_cut(torch.tensor([[0.8, 0.2]]), torch.tensor([[1.0, 0.0]]))
     tensor(-0.2000)
     """
-    check_between("balance", balance, 0, math.inf)
-    check_choice("form", form, get_args(CutForm))
     between, within = row_products(pairs.scores, pairs.negative), row_products(pairs.scores, pairs.positive)
     number = pairs.positive.sum(-1)
     active = number > 0

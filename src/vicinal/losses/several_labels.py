@@ -1,5 +1,6 @@
 """Losses of class scores for several labels a row, each label for itself: margins of two classes."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -33,12 +34,11 @@ _BEYOND: dict[str, Callable[[Tensor], Tensor]] = {
 """What goes on from a margin of 1, where the loss 1 - m ends."""
 
 
-@class_loss(
-    "margin_surrogate",
-    "several-labels",
-    family="several labels",
-    paper="arXiv:2409.00908",
-    verified=f"{ENSLOSS_CODE}; numpy in float64",
+_class_loss = functools.partial(class_loss, family="several labels")
+
+
+@_class_loss(
+    "margin_surrogate", "several-labels", paper="arXiv:2409.00908", verified=f"{ENSLOSS_CODE}; numpy in float64"
 )
 def margin_surrogate(rows: ClassScores, *, form: Form = "logistic") -> Tensor:
     r"""Each label by itself as a question of two classes, by one of many functions of the margin.
@@ -71,15 +71,7 @@ def margin_surrogate(rows: ClassScores, *, form: Form = "logistic") -> Tensor:
     return rows.mean(torch.where(beyond, _BEYOND[form](safe), 1 - margin))
 
 
-@class_loss(
-    "ensloss",
-    "several-labels",
-    "stopped-gradient",
-    "random",
-    family="several labels",
-    paper="arXiv:2409.00908",
-    verified=ENSLOSS_CODE,
-)
+@_class_loss("ensloss", "several-labels", "stopped-gradient", "random", paper="arXiv:2409.00908", verified=ENSLOSS_CODE)
 def ensloss(
     rows: ClassScores,
     *,
@@ -132,10 +124,9 @@ def _correlated(labels: Tensor, hyper: dict[str, Any]) -> dict[str, Any]:
     return hyper if hyper.get("correlation") is not None else {**hyper, "correlation": label_phi(labels)}
 
 
-@class_loss(
+@_class_loss(
     "label_correlation",
     "several-labels",
-    family="several labels",
     paper="Improving Arabic Multi-Label Emotion Classification using Stacked Embeddings and Hybrid Loss Function",
     verified="numpy in float64; reconstructed: of the paper only the parts are certain, not their formulas",
     of_batch=_correlated,

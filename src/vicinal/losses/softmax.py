@@ -1,5 +1,6 @@
 """Losses of a softmax over a row: related columns against all, or each against the unrelated ones."""
 
+import functools
 import math
 
 import torch
@@ -20,11 +21,15 @@ from vicinal.losses.contract import (
     row_terms,
     some,
 )
+from vicinal.losses.ranges import NonNegative, Positive
 
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
 
-@pair_loss("nt_xent", *_ROWS, family="softmax over a row", paper="arXiv:2002.05709", verified=PML)
+_pair_loss = functools.partial(pair_loss, family="softmax over a row")
+
+
+@_pair_loss("nt_xent", *_ROWS, paper="arXiv:2002.05709", verified=PML)
 def nt_xent(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""Each related column in a softmax against the unrelated ones of its row (InfoNCE).
 
@@ -60,7 +65,7 @@ def _corrected(logits: Tensor, column_log_probability: Tensor | None) -> Tensor:
     return logits - column_log_probability.to(logits.dtype)
 
 
-@pair_loss("supcon", *_ROWS, family="softmax over a row", paper="arXiv:2004.11362", verified=PML)
+@_pair_loss("supcon", *_ROWS, paper="arXiv:2004.11362", verified=PML)
 def supcon(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""All related columns as targets of a softmax over the row.
 
@@ -82,8 +87,8 @@ def supcon(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Te
     return cross_entropy(_corrected(logits, column_log_probability), pairs)
 
 
-@pair_loss("nca", *_ROWS, family="softmax over a row", paper="Goldberger et al., NeurIPS 2004", verified=PML)
-def nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+@_pair_loss("nca", *_ROWS, paper="Goldberger et al., NeurIPS 2004", verified=PML)
+def nca(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""The softmax mass that a row gives to its related columns.
 
     $-\log \sum_j r_{ij}\, \mathrm{softmax}_j(s_{i\cdot}/\tau)$: the log mass of the related columns.
@@ -95,7 +100,6 @@ def nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     >>> nca(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(0.6931)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     related = some(pairs.positive)
     mass = torch.where(related, pairs.log_sum_exp(logits, pairs.positive), 0.0)
@@ -124,16 +128,15 @@ def _stands(column: Tensor, kind: Tensor, columns: int) -> Tensor:
     return (column >= 0) & (first[kind] == rows)
 
 
-@pair_loss(
+@_pair_loss(
     "n_pairs",
     "order-dependent",
     "score-shift-invariant",
-    family="softmax over a row",
     paper="Sohn, NeurIPS 2016",
     verified=PML,
     batch_stats=_first_pairs,
 )
-def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+def n_pairs(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""Softmax of one pair for each class against the other columns of such pairs.
 
     Cross-entropy of one pair for each class: $-\log \mathrm{softmax}$ of its column among those of all such pairs.
@@ -149,7 +152,6 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     >>> n_pairs(torch.zeros(4, 4), same.float(), 1 - torch.eye(4))
     tensor(0.6931)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     columns = logits.shape[1]
     column, kind = pairs.stats
@@ -161,16 +163,12 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     return row_terms(every - target, stands[block])
 
 
-@pair_loss(
-    "focal_nt_xent",
-    *ROWS,
-    "score-shift-invariant",
-    "stopped-gradient",
-    family="softmax over a row",
-    paper="arXiv:2506.20923",
-    verified=NUMPY,
+@_pair_loss(
+    "focal_nt_xent", *ROWS, "score-shift-invariant", "stopped-gradient", paper="arXiv:2506.20923", verified=NUMPY
 )
-def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5, detach: bool = True) -> RowTerms:
+def focal_nt_xent(
+    pairs: Pairs, *, temperature: Positive = 0.1, focus: NonNegative = 0.5, detach: bool = True
+) -> RowTerms:
     r"""InfoNCE with more weight on the pairs that are still wrong.
 
     $(1 - p_{ij})^\gamma (-\log p_{ij})$ with the softmax mass $p_{ij}$ of a related column against the unrelated ones.
@@ -187,8 +185,6 @@ def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5,
     >>> focal_nt_xent(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 0.0]]), focus=1)
     tensor(0.3466)
     """
-    check_between("temperature", temperature, 0, math.inf)
-    check_between("focus", focus, 0, math.inf, closed=True)
     logits = pairs.scores / temperature
     against = pairs.log_sum_exp(logits, pairs.negative)[:, None]
     some = against > -torch.inf
@@ -198,21 +194,8 @@ def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5,
     return pairs.terms(torch.where(some, terms, 0.0), pairs.positive)
 
 
-PAPER = "arXiv:2310.10636"
-
-
-CODE = "values of the paper's code, value and gradient in float64"
-
-
-@pair_loss(
-    "decoupled_softmax",
-    *ROWS,
-    "score-shift-invariant",
-    family="softmax over a row",
-    paper="arXiv:2310.10636",
-    verified=PAPER_CODE,
-)
-def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+@_pair_loss("decoupled_softmax", *ROWS, "score-shift-invariant", paper="arXiv:2310.10636", verified=PAPER_CODE)
+def decoupled_softmax(pairs: Pairs, *, temperature: Positive = 1.0) -> RowTerms:
     r"""Each related column against the unrelated ones, a mean over the related columns of each row.
 
     $\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log(1 + \sum_n e^{(s_{in} - s_{ij})/\tau})$, n over the unrelated columns.
@@ -227,21 +210,13 @@ def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     >>> decoupled_softmax(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(1.0986)
     """
-    check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     terms = softplus(log_sum_exp(logits, pairs.negative)[:, None] - logits)
     mass = pairs.positive.sum(-1)
     return row_terms(row_products(terms, pairs.positive) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@pair_loss(
-    "summed_softmax",
-    *ROWS,
-    "score-shift-invariant",
-    family="softmax over a row",
-    paper="arXiv:2310.10636",
-    verified=PAPER_CODE,
-)
+@_pair_loss("summed_softmax", *ROWS, "score-shift-invariant", paper="arXiv:2310.10636", verified=PAPER_CODE)
 def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""Softmax over the row, summed over the related columns.
 
@@ -263,9 +238,9 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probabi
     return row_terms(mass * every - row_products(logits, pairs.positive), mass > 0)
 
 
-@pair_loss("amcl", *ROWS, family="softmax over a row", paper="arXiv:2310.05615", verified=NUMPY)
+@_pair_loss("amcl", *ROWS, paper="arXiv:2310.05615", verified=NUMPY)
 def amcl(
-    pairs: Pairs, *, temperature: float | Tensor = 0.1, dim: int | None = None, factor: float = 0.1
+    pairs: Pairs, *, temperature: float | Tensor = 0.1, dim: int | None = None, factor: NonNegative = 0.1
 ) -> tuple[RowTerms, ...]:
     r"""InfoNCE with a temperature of its own for every pair.
 
@@ -284,7 +259,6 @@ def amcl(
     >>> amcl(torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]]), temperature=torch.ones(1, 3))
     tensor(1.0986)
     """
-    check_between("factor", factor, 0, math.inf, closed=True)
     if isinstance(temperature, Tensor):
         if temperature.shape != pairs.scores.shape:
             raise ValueError(

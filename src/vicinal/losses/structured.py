@@ -12,6 +12,7 @@ from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_number
 from vicinal.losses.contract import NUMPY, PML, ROWS, Pairs, RowTerms, Spread, pair_loss, row_products, row_terms, some
 from vicinal.losses.proxy import shifted_cosine
+from vicinal.losses.ranges import Number, Positive, Share
 
 
 def _of_columns(pairs: Pairs, **_: float) -> tuple[Tensor]:
@@ -34,7 +35,7 @@ def _joined(sums: Tensor) -> Tensor:
     verified=PML,
     batch_stats=_of_columns,
 )
-def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
+def lifted_structure(pairs: Pairs, *, margin: Number = 1.0) -> RowTerms:
     r"""Each related pair above all unrelated ones of both its ends, softly.
 
     $\frac12[\log(\sum_{n} e^{s_{in}} + \sum_{n} e^{s_{jn}}) - s_{ij} + m]_+^2$ for each related pair (i, j).
@@ -49,7 +50,6 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
     >>> lifted_structure(torch.eye(3), same.float(), 1 - torch.eye(3))
     tensor(1.4334)
     """
-    check_number("margin", margin)
     of_row = pairs.log_sum_exp(pairs.scores, pairs.negative)  # [b]
     of_column = _joined(pairs.stats[0])  # [N]
 
@@ -65,7 +65,7 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
 
 
 @pair_loss("generalized_lifted_structure", *ROWS, family="structured rows", paper="arXiv:1703.07737", verified=PML)
-def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
+def generalized_lifted_structure(pairs: Pairs, *, margin: Number = 1.0) -> RowTerms:
     r"""The least similar related column above the most similar unrelated one, both softly.
 
     $[\log \sum_p e^{-s_{ip}} + \log \sum_n e^{s_{in}} + m]_+$ for each row; a side without columns adds 0.
@@ -77,14 +77,13 @@ def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTer
     >>> generalized_lifted_structure(torch.tensor([[0.5, 0.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.5000)
     """
-    check_number("margin", margin)
     related = torch.where(some(pairs.positive), pairs.log_sum_exp(-pairs.scores, pairs.positive), 0.0)
     unrelated = torch.where(some(pairs.negative), pairs.log_sum_exp(pairs.scores, pairs.negative) + margin, 0.0)
     return row_terms((related + unrelated).relu(), some(pairs.weight))
 
 
 @pair_loss("multi_similarity", *ROWS, family="structured rows", paper="arXiv:1904.06627", verified=PML)
-def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> RowTerms:
+def multi_similarity(pairs: Pairs, *, alpha: Positive = 2.0, beta: Positive = 50.0, base: Number = 0.5) -> RowTerms:
     r"""The least similar related and the most similar unrelated columns of a row, each softly.
 
     $\frac1\alpha\log(1+\sum_p e^{-\alpha(s_{ip}-\lambda)}) + \frac1\beta\log(1+\sum_n e^{\beta(s_{in}-\lambda)})$.
@@ -98,9 +97,6 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
     >>> multi_similarity(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.3604)
     """
-    check_between("alpha", alpha, 0, math.inf)
-    check_between("beta", beta, 0, math.inf)
-    check_number("base", base)
     gap = pairs.scores - base
     related = softplus(pairs.log_sum_exp(-alpha * gap, pairs.positive)) / alpha
     unrelated = softplus(pairs.log_sum_exp(beta * gap, pairs.negative)) / beta
@@ -108,7 +104,7 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
 
 
 @pair_loss("circle", *ROWS, "stopped-gradient", family="structured rows", paper="arXiv:2002.10857", verified=PML)
-def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerms:
+def circle(pairs: Pairs, *, margin: Share = 0.4, scale: Positive = 80.0) -> RowTerms:
     r"""Related pairs up, unrelated pairs down, each the more strongly the further it has to go.
 
     $\log(1 + \sum_n e^{\gamma a_n (s_n - m)} \sum_p e^{-\gamma a_p (s_p - 1 + m)})$, weighted by the distance to go.
@@ -124,8 +120,6 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerm
     >>> circle(torch.tensor([[0.6, 0.4]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.6931)
     """
-    check_between("margin", margin, 0, 1, closed=True)
-    check_between("scale", scale, 0, math.inf)
     s = pairs.scores
     above = pairs.log_sum_exp(scale * (s.detach() + margin).relu() * (s - margin), pairs.negative)
     below = pairs.log_sum_exp(-scale * (1 + margin - s.detach()).relu() * (s - 1 + margin), pairs.positive)
@@ -136,7 +130,7 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerm
 @pair_loss(
     "tuplet_margin", *ROWS, "cosine-scores", family="structured rows", paper="Yu and Tao, ICCV 2019", verified=PML
 )
-def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) -> RowTerms:
+def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: Positive = 64.0) -> RowTerms:
     r"""Each related column above all unrelated ones of its row, with a slack of angle.
 
     $\log(1 + \sum_n e^{\gamma(s_{in} - \cos(\theta_{ij} - \beta))})$ for each related pair at angle $\theta_{ij}$.
@@ -149,10 +143,8 @@ def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) ->
     >>> tuplet_margin(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), margin=0)
     tensor(1.6038e-28)
     """
-    check_between("margin", margin, 0, 90, closed=True)
-    check_between("scale", scale, 0, math.inf)
     against = pairs.log_sum_exp(scale * pairs.scores, pairs.negative)
-    slack = -math.radians(margin)
+    slack = -math.radians(check_between("margin", margin, 0, 90, closed=True))
     return pairs.related_terms(
         lambda score, of_row, _: softplus(of_row(against) - scale * shifted_cosine(score, slack))
     )

@@ -4,9 +4,10 @@ No gradient passes to a teacher. A model's own earlier predictions, which :class
 teacher too.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,8 @@ from vicinal.blockwise.blocks import row_slices
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_number, check_tensor
 from vicinal.losses.class_contract import check_row_numbers
-from vicinal.losses.contract import check_reduction, reduce
+from vicinal.losses.contract import PAPER_CODE, check_reduction, reduce, take_settings
+from vicinal.losses.ranges import Count, Positive, Share
 from vicinal.transport import sinkhorn
 
 
@@ -35,29 +37,50 @@ def _both(scores: Tensor, teacher_scores: Tensor) -> tuple[Tensor, Tensor]:
     return scores.to(dtype), teacher_scores.detach().to(dtype)
 
 
-def _by_rows(student: Tensor, taught: Tensor, value: Callable[[Tensor, Tensor, slice], Tensor]) -> Tensor:
-    """Values ``[b]`` of rows of both, each of its row alone."""
-    with torch.autocast(student.device.type, enabled=False):
-        return value(student, taught, slice(0, len(student)))
+Formula = Callable[..., Tensor]
 
 
-@register(
-    "teacher_loss",
+def teacher_loss(name: str, *facts: str, paper: str, verified: str) -> Callable[[Formula], Formula]:
+    """Make and register ``f(scores, teacher_scores, weight=None, *, reduction="mean", **settings)`` from its formula.
+
+    The formula is ``(student, taught, **settings) -> [b]``, the values of rows of both scores ``[b, K]`` in float32 or
+    wider. Of the function ``weight [b]`` is >= 0, and ``reduction`` "mean", "sum", "none" or "mean_nonzero".
+
+    Args:
+        name: how users name it.
+        facts: what it declares.
+        paper: where it comes from.
+        verified: what it was checked against.
+    """
+
+    def make(formula: Formula) -> Formula:
+        @functools.wraps(formula)
+        def loss(
+            scores: Tensor,
+            teacher_scores: Tensor,
+            weight: Tensor | None = None,
+            *,
+            reduction: str = "mean",
+            **hyper: Any,
+        ) -> Tensor:
+            check_reduction(reduction), check_settings(hyper)
+            both = _both(scores, teacher_scores)
+            with torch.autocast(scores.device.type, enabled=False):
+                return reduce(formula(*both, **hyper), weight, None, reduction)
+
+        check_settings = take_settings(loss, formula, 2)
+        return register("teacher_loss", name, *facts, family="teachers", paper=paper, verified=verified)(loss)
+
+    return make
+
+
+@teacher_loss(
     "kl_top",
     "score-shift-invariant",
-    family="teachers",
     paper="arXiv:2501.13987",
     verified="numpy in float64; reconstructed from memory of the paper; without k the paper's code of arXiv:2205.14083",
 )
-def kl_top(
-    scores: Tensor,
-    teacher_scores: Tensor,
-    weight: Tensor | None = None,
-    *,
-    k: int | None = None,
-    temperature: float = 1.0,
-    reduction: str = "mean",
-) -> Tensor:
+def kl_top(student: Tensor, taught: Tensor, *, k: int | None = None, temperature: Positive = 1.0) -> Tensor:
     r"""Divergence from the teacher's probabilities, over its k highest classes alone (KL-Top).
 
     $T^2\, KL(q \| p)$, q and p the softmax of the scores of teacher and student over T among the teacher's k highest.
@@ -67,30 +90,21 @@ def kl_top(
     of all classes if they matter.
 
     Args:
-        scores: ``[b, K]``.
-        teacher_scores: ``[b, K]``.
-        weight: >= 0, ``[b]``.
+        student: ``scores``, ``weight`` and ``reduction``; see :func:`teacher_loss`.
+        taught: ``teacher_scores``.
         k: 1 to K, among equal scores the first; None: all.
         temperature: T > 0.
-        reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> kl_top(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, -9.0]]), k=2)
     tensor(0.1109)
     """
-    check_between("temperature", temperature, 0, math.inf), check_reduction(reduction)
-    student, taught = _both(scores, teacher_scores)
-    some = k if k is not None and check_integer("k", k, 1, student.shape[1]) < student.shape[1] else None
-
-    def divergence(student: Tensor, taught: Tensor, _: slice) -> Tensor:
-        if some is not None:
-            top = _highest(taught, some)
-            student, taught = student.gather(1, top), taught.gather(1, top)
-        if temperature != 1:
-            student, taught = student / temperature, taught / temperature
-        student, taught = student.log_softmax(-1), taught.log_softmax(-1)
-        return temperature**2 * (taught.exp() * (taught - student)).sum(-1)
-
-    return reduce(_by_rows(student, taught, divergence), weight, None, reduction)
+    if k is not None and check_integer("k", k, 1, student.shape[1]) < student.shape[1]:
+        top = _highest(taught, k)
+        student, taught = student.gather(1, top), taught.gather(1, top)
+    if temperature != 1:
+        student, taught = student / temperature, taught / temperature
+    student, taught = student.log_softmax(-1), taught.log_softmax(-1)
+    return temperature**2 * (taught.exp() * (taught - student)).sum(-1)
 
 
 def _highest(scores: Tensor, k: int) -> Tensor:
@@ -101,22 +115,10 @@ def _highest(scores: Tensor, k: int) -> Tensor:
     return top.indices[:, :k]
 
 
-@register(
-    "teacher_loss",
-    "ranknet",
-    "score-shift-invariant",
-    family="teachers",
-    paper="arXiv:2404.06912",
-    verified="numpy in float64, from the paper's code",
+@teacher_loss(
+    "ranknet", "score-shift-invariant", paper="arXiv:2404.06912", verified="numpy in float64, from the paper's code"
 )
-def ranknet(
-    scores: Tensor,
-    teacher_scores: Tensor,
-    weight: Tensor | None = None,
-    *,
-    duplicates: Tensor | None = None,
-    reduction: str = "mean",
-) -> Tensor:
+def ranknet(student: Tensor, taught: Tensor, *, duplicates: Tensor | None = None) -> Tensor:
     r"""Columns in the order of the teacher, pair by pair, and of duplicates only one is good (RankNet).
 
     $\mathrm{mean}_{t_j > t_k} \log(1 + e^{-(s_j - s_k)})$ over the pairs of a row that the teacher tells apart.
@@ -125,27 +127,22 @@ def ranknet(
     is less: a repetition is worth nothing. Rows with all targets equal give 0.
 
     Args:
-        scores: s, ``[b, n]``.
-        teacher_scores: t, ``[b, n]``: grades or scores; for a ranking, n + 1 minus the rank, so 1 for the last.
-        weight: >= 0, ``[b]``.
+        student: ``scores`` s, ``weight`` and ``reduction``; see :func:`teacher_loss`.
+        taught: ``teacher_scores`` t: grades or scores; for a ranking, n + 1 minus the rank, so 1 for the last.
         duplicates: int ``[b, n]``: columns of a row with the same number, >= 0, are duplicates; a column with a
             negative number has none.
-        reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> ranknet(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0]]), duplicates=torch.tensor([[4, 4, -1]]))
     tensor(0.2201)
     """
-    check_reduction(reduction)
-    with torch.autocast(scores.device.type, enabled=False):
-        student, taught = _both(scores, teacher_scores)
-        size = max(1, policy().block_entries // student.shape[1] ** 2)  # all pairs of columns of a block are looked at
-        slices = row_slices(len(student), size)
-        if duplicates is not None:
-            _check_duplicates(duplicates, student)
-            taught = torch.cat([_one_of_each(student[r].detach(), taught[r], duplicates[r]) for r in slices])
-        spoiled = taught.isnan().any(dim=1)  # it is before nothing, and nothing is before it
-        values = torch.cat([checkpoint(_ranknet, student[r], taught[r], use_reentrant=False) for r in slices])
-        return reduce(values.masked_fill(spoiled, torch.nan), weight, None, reduction)
+    size = max(1, policy().block_entries // student.shape[1] ** 2)  # all pairs of columns of a block are looked at
+    slices = row_slices(len(student), size)
+    if duplicates is not None:
+        _check_duplicates(duplicates, student)
+        taught = torch.cat([_one_of_each(student[r].detach(), taught[r], duplicates[r]) for r in slices])
+    spoiled = taught.isnan().any(dim=1)  # it is before nothing, and nothing is before it
+    values = torch.cat([checkpoint(_ranknet, student[r], taught[r], use_reentrant=False) for r in slices])
+    return values.masked_fill(spoiled, torch.nan)
 
 
 def _check_duplicates(duplicates: Tensor, scores: Tensor) -> None:
@@ -174,24 +171,15 @@ def _ranknet(scores: Tensor, taught: Tensor) -> Tensor:
     return torch.where(ahead, costs, 0.0).sum(dim=(1, 2)) / ahead.sum(dim=(1, 2)).clamp(min=1)
 
 
-@register(
-    "teacher_loss",
-    "ar2",
-    "score-shift-invariant",
-    family="teachers",
-    paper="arXiv:2110.03611",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@teacher_loss("ar2", "score-shift-invariant", paper="arXiv:2110.03611", verified=PAPER_CODE)
 def ar2(
-    scores: Tensor,
-    teacher_scores: Tensor,
-    weight: Tensor | None = None,
+    student: Tensor,
+    taught: Tensor,
     *,
-    balance: float = 0.5,
-    temperature: float = 1.0,
-    divisor: float = 1.0,
-    floor: float = 0.0,
-    reduction: str = "mean",
+    balance: Share = 0.5,
+    temperature: Positive = 1.0,
+    divisor: Positive = 1.0,
+    floor: Share = 0.0,
 ) -> Tensor:
     r"""A retriever against a ranker: to agree with it, and to find what it cannot tell from the related column.
 
@@ -202,50 +190,33 @@ def ar2(
     cross-entropy. The paper's code sums the first half over rows and takes the mean of the second.
 
     Args:
-        scores: s, ``[b, n]``, of the related column 0 and of others.
-        teacher_scores: g, ``[b, n]``.
-        weight: >= 0, ``[b]``.
+        student: ``scores`` s of the related column 0 and of others, ``weight`` and ``reduction``; see
+            :func:`teacher_loss`.
+        taught: ``teacher_scores`` g.
         balance: $\lambda$ in [0, 1].
         temperature: T > 0.
         divisor: c > 0, such as the root of the width of the embeddings.
         floor: from 0 to 1, added to probabilities before a logarithm (1e-7 in the paper's code); 0 is safe here.
-        reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> ar2(torch.zeros(1, 2), torch.zeros(1, 2), balance=0.0)
     tensor(0.6931)
     """
-    check_between("balance", balance, 0, 1, closed=True), check_between("floor", floor, 0, 1, closed=True)
-    for name, value in (("temperature", temperature), ("divisor", divisor)):
-        check_between(name, value, 0, math.inf)
-    check_reduction(reduction)
-
-    def both(student: Tensor, taught: Tensor, _: slice) -> Tensor:
-        logs, ahead = (student / divisor).log_softmax(-1), nn.functional.logsigmoid(taught[:, :1] - taught)
-        if floor:
-            logs, ahead = (logs.exp() + floor).log(), (ahead.exp() + floor).log()
-        agreed = -((taught / temperature).softmax(-1) * logs).sum(-1)
-        return balance * (ahead * logs).sum(-1) + (1 - balance) * agreed
-
-    return reduce(_by_rows(*_both(scores, teacher_scores), both), weight, None, reduction)
+    logs, ahead = (student / divisor).log_softmax(-1), nn.functional.logsigmoid(taught[:, :1] - taught)
+    if floor:
+        logs, ahead = (logs.exp() + floor).log(), (ahead.exp() + floor).log()
+    agreed = -((taught / temperature).softmax(-1) * logs).sum(-1)
+    return balance * (ahead * logs).sum(-1) + (1 - balance) * agreed
 
 
-@register(
-    "teacher_loss",
-    "sinkhorn_distillation",
-    family="teachers",
-    paper="arXiv:2402.17110",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@teacher_loss("sinkhorn_distillation", paper="arXiv:2402.17110", verified=PAPER_CODE)
 def sinkhorn_distillation(
-    scores: Tensor,
-    teacher_scores: Tensor,
-    weight: Tensor | None = None,
+    student: Tensor,
+    taught: Tensor,
     *,
-    temperature: float = 2.0,
-    softness: float = 0.1,
-    steps: int = 20,
+    temperature: Positive = 2.0,
+    softness: Positive = 0.1,
+    steps: Count = 20,
     debiased: bool = False,
-    reduction: str = "mean",
 ) -> Tensor:
     r"""The cost of moving the rows' predictions to those of a teacher, whichever row they are of.
 
@@ -256,27 +227,22 @@ def sinkhorn_distillation(
     each side against itself. The paper adds 0.0008 times the sum to cross-entropy and divergence.
 
     Args:
-        scores: ``[b, K]``.
-        teacher_scores: ``[b, K]``.
-        weight: >= 0, ``[b]``, of the values; all rows are in the plan.
+        student: ``scores``, ``weight`` of the values (all rows are in the plan) and ``reduction``; see
+            :func:`teacher_loss`.
+        taught: ``teacher_scores``.
         temperature: T > 0.
         softness: $\epsilon > 0$; towards 0 the plan is the best assignment.
         steps: number of iterations, each over rows and then columns.
         debiased: see above.
-        reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> sinkhorn_distillation(torch.tensor([[0.0, 0.0]]), torch.tensor([[100.0, 0.0]]))
     tensor(1.)
     """
-    for name, value in (("temperature", temperature), ("softness", softness)):
-        check_between(name, value, 0, math.inf)
-    check_integer("steps", steps), check_reduction(reduction)
-    with torch.autocast(scores.device.type, enabled=False):
-        student, taught = ((each / temperature).softmax(-1) for each in _both(scores, teacher_scores))
-        rows = _moved(student, taught, softness, steps)
-        if debiased:
-            rows = rows - (_moved(student, student, softness, steps) + _moved(taught, taught, softness, steps)) / 2
-        return reduce(rows, weight, None, reduction)
+    student, taught = ((each / temperature).softmax(-1) for each in (student, taught))
+    rows = _moved(student, taught, softness, steps)
+    if debiased:
+        rows = rows - (_moved(student, student, softness, steps) + _moved(taught, taught, softness, steps)) / 2
+    return rows
 
 
 def _moved(one: Tensor, other: Tensor, softness: float, steps: int) -> Tensor:
@@ -289,23 +255,13 @@ def _moved(one: Tensor, other: Tensor, softness: float, steps: int) -> Tensor:
     return (plan * costs).sum(-1)
 
 
-@register(
-    "teacher_loss",
+@teacher_loss(
     "mixed_labels",
     "score-shift-invariant",
-    family="teachers",
     paper="arXiv:2006.12000",
     verified="numpy in float64; the paper's code, read",
 )
-def mixed_labels(
-    scores: Tensor,
-    teacher_scores: Tensor,
-    weight: Tensor | None = None,
-    *,
-    target: Tensor,
-    share: float = 0.8,
-    reduction: str = "mean",
-) -> Tensor:
+def mixed_labels(student: Tensor, taught: Tensor, *, target: Tensor, share: Share = 0.8) -> Tensor:
     r"""Cross-entropy to labels that are in part a prediction, a teacher's or the model's of an epoch ago (PS-KD).
 
     $-\sum_k \tilde y_k \log \mathrm{softmax}(s)_k$, $\tilde y = (1 - \alpha)\, e_y + \alpha\, \mathrm{softmax}(g)$.
@@ -313,32 +269,24 @@ def mixed_labels(
     :class:`SelfDistillation` keeps the memory and lets $\alpha$ grow.
 
     Args:
-        scores: ``[b, K]``.
-        teacher_scores: g, ``[b, K]``; where a row is NaN the teacher says nothing, and the label counts in full.
-        weight: >= 0, ``[b]``.
+        student: ``scores``, ``weight`` and ``reduction``; see :func:`teacher_loss`.
+        taught: ``teacher_scores`` g; where a row is NaN the teacher says nothing, and the label counts in full.
         target: y, classes ``[b]``.
         share: $\alpha$ in [0, 1].
-        reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> mixed_labels(torch.zeros(1, 2), torch.tensor([[9.0, 0.0]]), target=torch.tensor([1]))
     tensor(0.6931)
     """
-    check_between("share", share, 0, 1, closed=True), check_reduction(reduction)
-    student, taught = _both(scores, teacher_scores)
     if target.shape != student.shape[:1] or target.is_floating_point():
         raise ValueError(f"target: expected classes [{len(student)}], got {target.dtype} {tuple(target.shape)}")
     if len(target) and not 0 <= int(target.min()) <= int(target.max()) < student.shape[1]:
         raise ValueError(f"target: expected classes 0 to {student.shape[1] - 1}, got others")
-
-    def value(student: Tensor, taught: Tensor, part: slice) -> Tensor:
-        column, silent = target[part, None], taught.amax(-1).isnan()
-        soft = taught.softmax(-1)
-        if bool(silent.any()):
-            soft[silent] = nn.functional.one_hot(column[silent, 0], soft.shape[1]).to(soft.dtype)
-        labels = soft.mul_(share).scatter_add_(1, column, torch.full_like(soft[:, :1], 1 - share))
-        return -(labels * student.log_softmax(-1)).sum(-1)
-
-    return reduce(_by_rows(student, taught, value), weight, None, reduction)
+    column, silent = target[:, None], taught.amax(-1).isnan()
+    soft = taught.softmax(-1)
+    if bool(silent.any()):
+        soft[silent] = nn.functional.one_hot(column[silent, 0], soft.shape[1]).to(soft.dtype)
+    labels = soft.mul_(share).scatter_add_(1, column, torch.full_like(soft[:, :1], 1 - share))
+    return -(labels * student.log_softmax(-1)).sum(-1)
 
 
 @register(

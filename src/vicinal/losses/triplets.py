@@ -1,7 +1,8 @@
 """Losses of a row, a related and an unrelated column."""
 
+import functools
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,17 +10,21 @@ from torch import Tensor
 from vicinal.blockwise.logsums import softplus
 from vicinal.blockwise.sorting import each_positive, most_positives
 from vicinal.core import check_choice
-from vicinal.core.checks import check_between, check_integer, check_number
+from vicinal.core.checks import check_between
 from vicinal.losses.contract import NUMPY, PML, ROWS, Pairs, RowTerms, pair_loss, pair_terms
+from vicinal.losses.ranges import Count, NonNegative, Number, Positive, Share
 
 Triplets = Literal["all", "hard", "semi-hard", "batch-hard"]
 
 
-@pair_loss("triplet", *ROWS, "score-shift-invariant", family="triplets", paper="arXiv:1503.03832", verified=PML)
+_pair_loss = functools.partial(pair_loss, family="triplets")
+
+
+@_pair_loss("triplet", *ROWS, "score-shift-invariant", paper="arXiv:1503.03832", verified=PML)
 def triplet(
     pairs: Pairs,
     *,
-    margin: float = 0.2,
+    margin: NonNegative = 0.2,
     triplets: Triplets = "all",
     smooth: bool = False,
     swap: bool = False,
@@ -43,7 +48,6 @@ def triplet(
     >>> triplet(torch.tensor([[0.5, 0.4, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]), reduction="none")
     tensor([0.1000])
     """
-    check_between("margin", margin, 0, math.inf, closed=True)
     check_choice("triplets", triplets, ("all", "hard", "semi-hard", "batch-hard"))
     if triplets == "batch-hard":
         return _batch_hard(pairs, margin, smooth=smooth)
@@ -80,9 +84,7 @@ def _batch_hard(pairs: Pairs, margin: float, *, smooth: bool) -> RowTerms:
     return pairs.terms(softplus(gap) if smooth else gap.relu(), both[:, None].to(gap.dtype))
 
 
-@pair_loss(
-    "angular", "square", "cosine-scores", "soft-relation", family="triplets", paper="arXiv:1708.01682", verified=PML
-)
+@_pair_loss("angular", "square", "cosine-scores", "soft-relation", paper="arXiv:1708.01682", verified=PML)
 def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
     r"""Triangles of a row, a related and an unrelated column with a bounded angle at the unrelated corner.
 
@@ -118,11 +120,9 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
     return pairs.terms(value, weight)
 
 
-@pair_loss(
-    "lmnn", "row-separable", family="triplets", paper="Weinberger et al., NeurIPS 2005", verified="numpy in float64"
-)
+@_pair_loss("lmnn", "row-separable", paper="Weinberger et al., NeurIPS 2005", verified="numpy in float64")
 def lmnn(
-    pairs: Pairs, *, k: int = 3, margin: float = 1.0, push: float = 0.5, top: float = 1.0
+    pairs: Pairs, *, k: Count = 3, margin: NonNegative = 1.0, push: Share = 0.5, top: Number = 1.0
 ) -> tuple[RowTerms, RowTerms]:
     r"""The few nearest related columns of a row near, and unrelated ones farther than these by a margin.
 
@@ -145,10 +145,6 @@ def lmnn(
     >>> lmnn(torch.tensor([[-1.0, -4.0, -1.5]]), torch.tensor([[1.0, 1.0, 0.0]]), k=1, top=0.0)
     tensor(0.7500)
     """
-    check_integer("k", k)
-    check_between("margin", margin, 0, math.inf, closed=True)
-    check_between("push", push, 0, 1, closed=True)
-    check_number("top", top)
     columns = pairs.scores.shape[1]
     if columns == 0:
         return (pairs.terms(pairs.scores, pairs.weight),) * 2
@@ -166,15 +162,14 @@ def lmnn(
 Weighting = Literal["equal", "softmax"]
 
 
-@pair_loss(
+@_pair_loss(
     "ngame",
     *ROWS,
-    family="triplets",
     paper="arXiv:2207.04452",
     verified="released code, value and gradient in float64, but for its softmax over k and its ties",
 )
 def ngame(
-    pairs: Pairs, *, margin: float = 0.3, k: int = 3, weighting: Weighting = "equal", temperature: float = 0.1
+    pairs: Pairs, *, margin: Number = 0.3, k: Count = 3, weighting: Weighting = "equal", temperature: Positive = 0.1
 ) -> RowTerms:
     r"""Each related column above the few hardest unrelated ones of its row, by a margin.
 
@@ -195,10 +190,6 @@ def ngame(
     >>> ngame(torch.tensor([[0.5, 0.4, 0.1]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
     tensor(0.1000)
     """
-    check_number("margin", margin)
-    check_integer("k", k)
-    check_choice("weighting", weighting, get_args(Weighting))
-    check_between("temperature", temperature, 0, math.inf)
     if pairs.scores.shape[1] == 0:
         return pairs.terms(pairs.scores, pairs.weight)
     against, share = _hardest(pairs, min(k, pairs.scores.shape[1]))  # [b, k] each
@@ -230,15 +221,8 @@ def _hardest(pairs: Pairs, k: int) -> tuple[Tensor, Tensor]:
     return scores, torch.where(above, pairs.negative.gather(1, top.indices), torch.where(is_real, share, 0.0))
 
 
-@pair_loss(
-    "proto_triplet",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    paper="arXiv:2305.09062",
-    verified=NUMPY,
-)
-def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest", "all"] = "nearest") -> RowTerms:
+@_pair_loss("proto_triplet", "row-separable", "score-shift-invariant", paper="arXiv:2305.09062", verified=NUMPY)
+def proto_triplet(pairs: Pairs, *, margin: NonNegative = 1.0, wrong: Literal["nearest", "all"] = "nearest") -> RowTerms:
     r"""The prototype of a row's own class above the nearest other prototype by a margin.
 
     $[s_{i-} - s_{iy} + m]_+$ for each related column y, where $s_{i-}$ is the highest unrelated score of the row.
@@ -255,8 +239,6 @@ def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest"
     >>> proto_triplet(torch.tensor([[-1.0, -1.5, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(0.5000)
     """
-    check_between("margin", margin, 0, float("inf"), closed=True)
-    check_choice("wrong", wrong, ("nearest", "all"))
     unrelated = pairs.negative > 0
     some = unrelated.any(-1, keepdim=True)
     counted = torch.where(some, pairs.positive, 0.0)

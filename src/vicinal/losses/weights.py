@@ -1,5 +1,6 @@
 """Regularizers of weights: near values of a set, orthogonal in groups, and used alike by rows of a class."""
 
+import functools
 import math
 from typing import Literal, get_args
 
@@ -8,8 +9,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer, check_tensor
-
-FAMILY = {"family": "weights"}
+from vicinal.losses.contract import PAPER_CODE
 
 Values = Literal["binary", "one_sided", "ternary", "eigenvector", "orthogonal"]
 _DEGREES = {"binary": 4, "one_sided": 6, "ternary": 8, "eigenvector": 4, "orthogonal": 4}
@@ -22,10 +22,11 @@ def _wide(weights: Tensor) -> Tensor:
     return weights.to(torch.promote_types(weights.dtype, torch.float32))
 
 
-@register(
-    "regularizer",
+_regularizer = functools.partial(register, "regularizer", family="weights")
+
+
+@_regularizer(
     "cauchy_schwarz",
-    **FAMILY,
     paper="arXiv:2503.01639",
     verified="values of the paper's code, value and gradient in float64; columns in closed form",
 )
@@ -89,13 +90,7 @@ def _powers(x: Tensor, values: Values, matrix: Tensor | None) -> tuple[Tensor, T
 Groups = Literal["inter", "intra"]
 
 
-@register(
-    "regularizer",
-    "group_orthogonality",
-    **FAMILY,
-    paper="arXiv:2306.10001",
-    verified="values of the paper's code, value and gradient in float64",
-)
+@_regularizer("group_orthogonality", paper="arXiv:2306.10001", verified=PAPER_CODE)
 def group_orthogonality(weights: Tensor, *, groups: int | None = None, form: Groups = "inter") -> Tensor:
     r"""Filters that are orthonormal within groups, which costs less than all with all and leaves more freedom.
 
@@ -128,11 +123,9 @@ def group_orthogonality(weights: Tensor, *, groups: int | None = None, form: Gro
         return (side @ side.mT - eye).square().sum()
 
 
-@register(
-    "regularizer",
+@_regularizer(
     "rationale_invariance",
     "class-labels",
-    **FAMILY,
     paper="arXiv:2308.11158",
     verified="numpy in float64; the paper's code, read",
 )

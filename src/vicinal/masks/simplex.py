@@ -1,5 +1,6 @@
 """Simplex maps: a row of scores to weights >= 0 that sum to 1; a row that is -inf throughout gets weights 0."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,14 +21,10 @@ def _rows_with_mass(scores: Tensor, mapped: SimplexMap) -> Tensor:
     return torch.where(some, mapped(torch.where(some, scores, 0.0)), 0.0)
 
 
-@register(
-    "simplex",
-    "softmax",
-    "score-shift-invariant",
-    "permutation-invariant",
-    family="simplex maps",
-    verified="numpy in float64",
-)
+_simplex = functools.partial(register, "simplex", family="simplex maps", verified="numpy in float64")
+
+
+@_simplex("softmax", "score-shift-invariant", "permutation-invariant")
 def softmax(scores: Tensor) -> Tensor:
     r"""$p_j = e^{s_j} / \sum_k e^{s_k}$ along the last dimension.
 
@@ -37,16 +34,7 @@ def softmax(scores: Tensor) -> Tensor:
     return _rows_with_mass(scores, lambda rows: rows.softmax(dim=-1))
 
 
-@register(
-    "simplex",
-    "sparsemax",
-    "hard-rejection",
-    "score-shift-invariant",
-    "permutation-invariant",
-    family="simplex maps",
-    paper="arXiv:1602.02068",
-    verified="numpy in float64",
-)
+@_simplex("sparsemax", "hard-rejection", "score-shift-invariant", "permutation-invariant", paper="arXiv:1602.02068")
 def sparsemax(scores: Tensor) -> Tensor:
     r"""$\arg\min_{p \in \Delta} \|p - s\|^2$: many weights are exactly 0.
 
@@ -59,16 +47,7 @@ def sparsemax(scores: Tensor) -> Tensor:
     return weights
 
 
-@register(
-    "simplex",
-    "entmax15",
-    "hard-rejection",
-    "score-shift-invariant",
-    "permutation-invariant",
-    family="simplex maps",
-    paper="arXiv:1905.05702",
-    verified="numpy in float64",
-)
+@_simplex("entmax15", "hard-rejection", "score-shift-invariant", "permutation-invariant", paper="arXiv:1905.05702")
 def entmax15(scores: Tensor) -> Tensor:
     r"""1.5-entmax, between softmax and sparsemax: smooth, with some weights exactly 0.
 

@@ -88,14 +88,13 @@ def log_s2(unit: Tensor, numbers: StepParameters) -> Tensor:
     return torch.where(between, inside, torch.where(unit > 0, 0.0, -torch.inf))
 
 
+_FACTS = ("learned", "hard-rejection", "score-scale-invariant", "score-shift-invariant", "permutation-invariant")
+
+
 @register(
     "mask",
     "softstep",
-    "learned",
-    "hard-rejection",
-    "score-scale-invariant",
-    "score-shift-invariant",
-    "permutation-invariant",
+    *_FACTS,
     paper="NONA, section 3.2",
     verified="values of the paper's code, gradients against central differences",
 )
@@ -237,18 +236,7 @@ class SoftStep(nn.Module):
         )
 
 
-@register(
-    "mask",
-    "rank_step",
-    "learned",
-    "hard-rejection",
-    "score-scale-invariant",
-    "score-shift-invariant",
-    "permutation-invariant",
-    family="softstep",
-    paper="NONA, section 7",
-    verified="numpy in float64",
-)
+@register("mask", "rank_step", *_FACTS, family="softstep", paper="NONA, section 7", verified="numpy in float64")
 class RankStep(SoftStep):
     r"""SoftStep of ranks, as k-NN has them: $\ln S(n_{ij})$ with $n_{ij} = 1 - r_{ij} / (N_i - 1)$.
 
@@ -276,18 +264,7 @@ class RankStep(SoftStep):
         return (1 - nearer.to(values.dtype) / last).clamp(min=0)
 
 
-@register(
-    "mask",
-    "rejecting_step",
-    "learned",
-    "hard-rejection",
-    "score-scale-invariant",
-    "score-shift-invariant",
-    "permutation-invariant",
-    family="softstep",
-    paper="NONA, section 7",
-    verified="numpy in float64",
-)
+@register("mask", "rejecting_step", *_FACTS, family="softstep", paper="NONA, section 7", verified="numpy in float64")
 class RejectingStep(SoftStep):
     r"""S2 with a threshold of rejection: $\ln S_2$ of $(n_{ij} - a) / (1 - a)$, and mass 0 up to a.
 

@@ -1,5 +1,6 @@
 """Miners that choose pairs one by one: hard pairs, hard pairs within bounds, nearest columns and hash buckets."""
 
+import functools
 import math
 from typing import Literal, get_args
 
@@ -15,9 +16,10 @@ _FACTS = ("permutation-invariant", "row-separable")
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@pair_miner(
-    "multi_similarity", *_FACTS, "score-shift-invariant", family="single pairs", paper="arXiv:1904.06627", verified=_PML
-)
+_pair_miner = functools.partial(pair_miner, family="single pairs")
+
+
+@_pair_miner("multi_similarity", *_FACTS, "score-shift-invariant", paper="arXiv:1904.06627", verified=_PML)
 def multi_similarity(pairs: ScoredPairs, *, epsilon: float = 0.1) -> Tensor:
     r"""Pairs that are hard, with a slack, next to the other side of their query.
 
@@ -35,7 +37,7 @@ def multi_similarity(pairs: ScoredPairs, *, epsilon: float = 0.1) -> Tensor:
     return (related & (s - slack < highest(s, unrelated))) | (unrelated & (s + slack > lowest(s, related)))
 
 
-@pair_miner("pair_margin", *_FACTS, family="single pairs", verified=_PML)
+@_pair_miner("pair_margin", *_FACTS, verified=_PML)
 def pair_margin(pairs: ScoredPairs, *, positive: float = 0.8, negative: float = 0.2) -> Tensor:
     r"""Related pairs below one score and unrelated pairs above another: $s_{ap} < m_+$ and $s_{an} > m_-$.
 
@@ -61,16 +63,18 @@ def _references(scores: Tensor, related: Tensor, reference: str) -> Tensor:
     return torch.where(count > 0, mean, torch.inf)
 
 
-def _suspect(scores: Tensor, reference: Tensor, margin: float, relative: float | None) -> Tensor:
+def _suspect(scores: Tensor, related: Tensor, reference: Reference, margin: float, relative: float | None) -> Tensor:
     """Pairs that score too near the reference, or above it, to be trusted as unrelated."""
-    suspect = scores + margin > reference
+    check_choice("reference", reference, get_args(Reference))
+    level = _references(scores, related, reference)
+    suspect = scores + check_number("margin", margin) > level
     if relative is None:
         return suspect
-    # reference (1 - m) would rise above a negative reference; a margin that is a share of its size does not
-    return suspect | (scores > reference - relative * reference.abs())
+    # level (1 - m) would rise above a negative level; a margin that is a share of its size does not
+    return suspect | (scores > level - check_between("relative", relative, 0, 1, closed=True) * level.abs())
 
 
-@pair_miner("topk_hard", *_FACTS, family="single pairs", paper="arXiv:2407.15831", verified="numpy in float64")
+@_pair_miner("topk_hard", *_FACTS, paper="arXiv:2407.15831", verified="numpy in float64")
 def topk_hard(
     pairs: ScoredPairs,
     *,
@@ -100,11 +104,8 @@ def topk_hard(
     >>> topk_hard(torch.tensor([[0.8, 0.85, 0.78, 0.6, 0.1]]), torch.tensor([[1, 0, 0, 0, 0]]), k=1, relative=0.05)
     tensor([[1., 0., 0., 1., 0.]])
     """
-    check_choice("reference", reference, get_args(Reference))
-    m = check_number("margin", margin)
-    share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
     s, related, unrelated = pairs
-    usable = unrelated & ~_suspect(s, _references(s, related, reference), m, share)
+    usable = unrelated & ~_suspect(s, related, reference, margin, relative)
     if max_score is not None:
         usable = usable & (s <= check_number("max_score", max_score))
     if min_score is not None:
@@ -114,7 +115,7 @@ def topk_hard(
     return related | usable
 
 
-@pair_miner("guided", *_FACTS, family="single pairs", paper="arXiv:2402.16829", verified="numpy in float64")
+@_pair_miner("guided", *_FACTS, paper="arXiv:2402.16829", verified="numpy in float64")
 def guided(
     pairs: ScoredPairs,
     *,
@@ -138,24 +139,15 @@ def guided(
     >>> guided(torch.zeros(1, 3), torch.tensor([[1, 0, 0]]), guide=torch.tensor([[0.7, 0.9, 0.2]]))
     tensor([[1., 0., 1.]])
     """
-    check_choice("reference", reference, get_args(Reference))
-    m = check_number("margin", margin)
-    share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
     scores, related, unrelated = pairs
     if not isinstance(guide, Tensor) or guide.shape != scores.shape:
         shape = tuple(guide.shape) if isinstance(guide, Tensor) else guide
         raise ValueError(f"guide: expected {tuple(scores.shape)} as the scores, got {shape}")
-    g = measured(guide)
-    return related | (unrelated & ~_suspect(g, _references(g, related, reference), m, share))
+    return related | (unrelated & ~_suspect(measured(guide), related, reference, margin, relative))
 
 
-@pair_miner(
-    "adaptive_margin",
-    "permutation-invariant",
-    "row-separable",
-    family="single pairs",
-    paper="arXiv:2506.07438",
-    verified="numpy in float64",
+@_pair_miner(
+    "adaptive_margin", "permutation-invariant", "row-separable", paper="arXiv:2506.07438", verified="numpy in float64"
 )
 def adaptive_margin(
     pairs: ScoredPairs,
@@ -204,14 +196,7 @@ def adaptive_margin(
     return related | (unrelated & ~(s + margin > target))
 
 
-@pair_miner(
-    "nearest",
-    "permutation-invariant",
-    "row-separable",
-    family="single pairs",
-    paper="arXiv:2401.18064",
-    verified="numpy in float64",
-)
+@_pair_miner("nearest", "permutation-invariant", "row-separable", paper="arXiv:2401.18064", verified="numpy in float64")
 def nearest(
     pairs: ScoredPairs,
     *,

@@ -9,7 +9,7 @@ from torch import Tensor
 from vicinal.blockwise import opaque_op
 from vicinal.core import check_choice, register
 from vicinal.core.checks import check_between, check_integer
-from vicinal.miners.selection import by_rows, kept_dtype, kept_weight, measured, picked, some
+from vicinal.miners.selection import by_rows, kept_like, kept_weight, measured, picked, some
 from vicinal.ranks.pairs import check_relation, split_pairs
 
 Scale = Literal["cosine", "l2", "squared_l2"]
@@ -119,11 +119,7 @@ def _drawn(
     return kept_weight(scores, weight, related | picked(preference.add_(gumbel), allowed, number))
 
 
-@opaque_op(
-    "distance_weighted",
-    lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight)),
-    random=True,
-)
+@opaque_op("distance_weighted", kept_like, random=True)
 def _node(
     scores: Tensor,
     relation: Tensor,
@@ -185,11 +181,7 @@ def uniform_histogram(
     return _weights(scores, relation, weight, number, limits, generator)
 
 
-@opaque_op(
-    "uniform_histogram",
-    lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight)),
-    random=True,
-)
+@opaque_op("uniform_histogram", kept_like, random=True)
 def _drawn_evenly(
     scores: Tensor, relation: Tensor, weight: Tensor | None, bins: int, positives: int, negatives: int
 ) -> Tensor:

@@ -133,6 +133,11 @@ def kept_dtype(scores: Tensor, weight: Tensor | None) -> torch.dtype:
     return weight.dtype if weight is not None and weight.is_floating_point() else scores.dtype
 
 
+def kept_like(scores: Tensor, relation: Tensor, weight: Tensor | None, *_: Any) -> Tensor:
+    """Room for a miner's result."""
+    return scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
+
+
 def picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
     """The ``count [b]`` pairs of highest ``preference [b, N]`` ``among`` the pairs of each row; fewer if there are.
 

@@ -1,5 +1,6 @@
 """Miners of the pairs of triplets: hard, semi-hard, within a margin, and by the angle at the unrelated corner."""
 
+import functools
 import math
 from typing import Literal, get_args
 
@@ -13,7 +14,7 @@ from vicinal.miners.sampled import Scale, squared_distance
 from vicinal.miners.selection import (
     ScoredPairs,
     highest,
-    kept_dtype,
+    kept_like,
     kept_weight,
     lowest,
     measured,
@@ -29,15 +30,10 @@ Choice = Literal["hard", "semihard", "easy", "all"]
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@pair_miner(
-    "hard",
-    "permutation-invariant",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    paper="arXiv:1703.07737",
-    verified=_PML,
-)
+_pair_miner = functools.partial(pair_miner, family="triplets", verified=_PML)
+
+
+@_pair_miner("hard", "permutation-invariant", "row-separable", "score-shift-invariant", paper="arXiv:1703.07737")
 def hard(
     pairs: ScoredPairs,
     *,
@@ -91,15 +87,7 @@ def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor
     return among & (scores == highest(scores, among))
 
 
-@pair_miner(
-    "semihard",
-    "permutation-invariant",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    paper="arXiv:1503.03832",
-    verified=_PML,
-)
+@_pair_miner("semihard", "permutation-invariant", "row-separable", "score-shift-invariant", paper="arXiv:1503.03832")
 def semihard(pairs: ScoredPairs, *, margin: float = 0.2) -> Tensor:
     r"""Pairs of the triplets that are in the right order but within the margin: $0 < s_{ap} - s_{an} \le m$.
 
@@ -115,14 +103,7 @@ def semihard(pairs: ScoredPairs, *, margin: float = 0.2) -> Tensor:
     return _semihard(*pairs, check_between("margin", margin, 0, float("inf"), closed=True))
 
 
-@pair_miner(
-    "triplet_margin",
-    "permutation-invariant",
-    "row-separable",
-    "score-shift-invariant",
-    family="triplets",
-    verified=_PML,
-)
+@_pair_miner("triplet_margin", "permutation-invariant", "row-separable", "score-shift-invariant")
 def triplet_margin(
     pairs: ScoredPairs,
     *,
@@ -228,15 +209,10 @@ def angular(
     return _weights(scores, relation, weight, scale, bound)
 
 
-@opaque_op(
-    "angular", lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
-)
+@opaque_op("angular", kept_like)
 def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, scale: str, bound: float) -> Tensor:
     """The weight of the pairs that were chosen, by blocks of rows."""
-    weights, values = (
-        torch.empty(scores.shape, dtype=kept_dtype(scores, weight), device=scores.device),
-        measured(scores),
-    )
+    weights, values = kept_like(scores, relation, weight), measured(scores)
     for part in row_blocks(scores):
         cut = (scores[part], relation[part], None if weight is None else weight[part])
         weights[part] = kept_weight(cut[0], cut[2], _open(values, part, *split_pairs(*cut), scale, bound))

@@ -35,12 +35,12 @@ def card_text(record: FitRecord) -> str:
     again, arguments = _named_again(record)
     explain, interval = " --explain 5" * with_neighbors, " --interval 0.9" * with_neighbors
     shares = [[name, percent(share)] for name, share in importance_rows(record.importance)]
-    columns = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
+    columns = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.columns]
     plain = environment().overlay(autoescape=False)  # what the filters give is escaped for Markdown, not for HTML
     plain.filters = plain.filters | {"markdown": markdown, "yaml": _yaml, "code": _code}
     text = plain.get_template("card.md").render(
         record=record,
-        inputs=[c for c in record.column_list if c.kind],
+        inputs=[c for c in record.columns if c.kind],
         how=how,
         findings=findings(record),
         scores=fit_table(record),

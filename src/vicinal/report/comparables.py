@@ -77,7 +77,7 @@ def grid_view(panel: NeighborPanel, most: int | None = None) -> Grid:
     What is shown of a comparable adds up: its label and what its columns add are its adjusted label. On another scale
     than that of the labels they do there. The column of the largest adjustment is first.
     """
-    rows = panel.listed[:most]
+    rows = panel.neighbors[:most]
     moved = any(one.adjusted is not None for one in rows)
     kind = "comparable" if moved else "neighbor"
     heads = [f"row {one_line(one.id, 24)}" if one.id else f"{kind} {at}" for at, one in enumerate(rows, 1)]

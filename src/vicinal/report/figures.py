@@ -318,12 +318,11 @@ def embedding_map(
     labels: NDArray[Any] | Sequence[Any],
     target_name: str = "target",
     *,
-    seed: int = 0,
     axes: "Axes | None" = None,
 ) -> "Figure":
     """The embedding ``[n, d]`` on its principal plane, colored by ``labels`` ``[n]`` (numbers, or names of classes).
 
-    A one-dimensional embedding gets random heights (from ``seed``), so that points do not overlap.
+    A one-dimensional embedding gets random heights, so that points do not overlap.
     """
     values = np.asarray(labels)
     embedding = np.asarray(embedding, dtype=float)
@@ -332,11 +331,11 @@ def embedding_map(
     if values.dtype.kind in "fiub":
         keep &= np.isfinite(values.astype(float))
     finite = np.flatnonzero(keep)
-    shown = finite[sample(len(finite), seed=seed)]
+    shown = finite[sample(len(finite))]
     points, shares = principal_plane(embedding[shown])
     flat = embedding.shape[1] == 1
     if flat:
-        points[:, 1] = np.random.default_rng(seed).uniform(-1, 1, len(points))
+        points[:, 1] = np.random.default_rng(0).uniform(-1, 1, len(points))
     with style():
         figure, axes = blank(5.4, 3.9, axes)
         if values.dtype.kind in "fiub":

@@ -46,7 +46,6 @@ _REGISTERED = {
     "miners": "miner",
 }
 _HIDDEN = ("labels", "parents", "groups", "targets", "embeddings", "seed", "processes", "process", "reduction")
-_ARGUMENT = re.compile(r"^ {4,8}(\w+): (.*)")
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,9 @@ def plain_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
 def panel_part(panel: NeighborPanel) -> Part:
     """A prediction: the row beside its comparables, column by column, and what is beside these in the prediction."""
     trend, grid = panel.trend, grid_view(panel, _WIDTH)
-    moved = any(one.adjusted is not None for one in panel.listed)
+    moved = any(one.adjusted is not None for one in panel.neighbors)
     above = [("label", f"predicted {label_text(panel.said or panel.prediction)}", grid.above[0][2])]
-    sentences = [_KEY + " Small: what the trend adds for the difference." * moved] if panel.listed else []
+    sentences = [_KEY + " Small: what the trend adds for the difference." * moved] if panel.neighbors else []
     if trend is not None:
         value = number(trend.value if trend.label is None else trend.label)
         by = f" (most from {reasons(trend.columns)})" if any(trend.columns.values()) else ""

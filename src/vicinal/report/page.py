@@ -85,7 +85,7 @@ def page_html(record: FitRecord) -> str:
         class_headings=CLASS_HEADINGS,
         by_class=class_rows(record.by_class),
         panels=[panel_view(panel) for panel in record.panels],
-        against=any(one.weight < 0 for panel in record.panels for one in panel.listed),
+        against=any(one.weight < 0 for panel in record.panels for one in panel.neighbors),
         importance=list(_importance(record)),
         held_out=held_out,
         pictures=[*_pictures(record), *held_out[1:]],
@@ -324,7 +324,7 @@ def panel_view(panel: NeighborPanel) -> SimpleNamespace:
     Contributions are rounded together, so that the shown column adds up to the shown sum; rounding moves none of them
     by more than one unit of the last digit.
     """
-    listed, rows = panel.listed, [panel.query, *(one.row for one in panel.listed)]
+    listed, rows = panel.neighbors, [panel.query, *(one.row for one in panel.neighbors)]
     numeric = not isinstance(panel.prediction, str) and panel.probability is None
     media = any(isinstance(cell, bytes) for row in rows for cell in row.values())
     moved = any(one.adjusted is not None for one in listed)
@@ -368,7 +368,7 @@ def _error(panel: NeighborPanel) -> str:
 
 
 def _lines(
-    panel: NeighborPanel, listed: list[Neighbor], *, numeric: bool
+    panel: NeighborPanel, listed: Sequence[Neighbor], *, numeric: bool
 ) -> tuple[list[NeighborView], NeighborView | None, NeighborView | None, str]:
     """The lines of the neighbors, of the trend, of all other rows, and the sum."""
     trend, rest = panel.trend, panel.other_contribution or 0.0

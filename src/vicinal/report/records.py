@@ -100,7 +100,7 @@ class NeighborPanel:
     query: Mapping[str, Cell]
     prediction: Label
     target: Label | None
-    neighbors: Sequence[Neighbor | tuple[Any, ...]] = ()
+    neighbors: Sequence[Neighbor] = ()
     other_weight: float = 0.0
     other_contribution: float | None = None
     other_rows: int | None = None
@@ -113,7 +113,7 @@ class NeighborPanel:
 
     def __post_init__(self) -> None:
         self.neighbors = [Neighbor(*neighbor) for neighbor in self.neighbors]
-        listed, of_trend = self.listed, self.trend or TrendLine(0.0, 0.0)
+        listed, of_trend = self.neighbors, self.trend or TrendLine(0.0, 0.0)
         if not listed and self.trend is None:
             return
         weights = sum(neighbor.weight for neighbor in listed) + self.other_weight + of_trend.weight
@@ -130,11 +130,6 @@ class NeighborPanel:
             raise ValueError(
                 f"contributions: expected a sum of {self.total:.6g}, the prediction, got {contributed + expected:.6g}"
             )
-
-    @property
-    def listed(self) -> list[Neighbor]:
-        """The neighbors as ``Neighbor`` tuples."""
-        return [Neighbor(*neighbor) for neighbor in self.neighbors]
 
     @property
     def total(self) -> float:
@@ -292,7 +287,7 @@ class FitRecord(ShownRecord):
     target_name: str
     task: Task
     settings: Mapping[str, Any] = field(default_factory=dict)
-    columns: Sequence[Column | tuple[Any, ...]] = ()
+    columns: Sequence[Column] = ()
     rows_used: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     duplicates: str = ""
@@ -318,14 +313,9 @@ class FitRecord(ShownRecord):
     importance_by: Literal["trend", "distance"] = "trend"
     slices: Sequence[Any] = ()
 
-    @property
-    def column_list(self) -> list[Column]:
-        """The columns as ``Column`` objects."""
-        return [column if isinstance(column, Column) else Column(*column) for column in self.columns]
-
     def __post_init__(self) -> None:
         check_choice("task", self.task, ("regression", "classification"))
-        self.columns = [c if isinstance(c, Column) else Column(*c) for c in self.columns]
+        self.columns = [Column(*c) if isinstance(c, tuple) else c for c in self.columns]
         self.predicted, self.truth = np.asarray(self.predicted), np.asarray(self.truth)
         self.embedding, self.embedding_labels = np.asarray(self.embedding), np.asarray(self.embedding_labels)
         if "model" not in self.scores:

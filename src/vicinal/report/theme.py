@@ -116,24 +116,24 @@ def color_map() -> "LinearSegmentedColormap":
     return LinearSegmentedColormap.from_list("vicinal", ["#2767b3", "#7f7fc4", "#c77a9c", "#ea8c3d"])
 
 
-def sample(count: int, limit: int = _LIMIT, seed: int = 0) -> NDArray[np.int64]:
-    """At most ``limit`` of ``count`` positions, in order, drawn with ``seed``.
+def sample(count: int, limit: int = _LIMIT) -> NDArray[np.int64]:
+    """At most ``limit`` of ``count`` positions, in order, drawn at random with a fixed seed.
 
     >>> len(sample(3)), len(sample(10_000))
     (3, 5000)
     """
     if count <= limit:
         return np.arange(count)
-    return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
+    return np.sort(np.random.default_rng(0).choice(count, limit, replace=False))
 
 
-def sample_note(count: int, limit: int = _LIMIT) -> str:
+def sample_note(count: int) -> str:
     """A sentence if :func:`sample` leaves points out, else "".
 
     >>> sample_note(12_345)
     ' Shown: 5,000 of 12,345 points, drawn at random with a fixed seed.'
     """
-    return f" Shown: {limit:,} of {count:,} points, drawn at random with a fixed seed." if count > limit else ""
+    return f" Shown: {_LIMIT:,} of {count:,} points, drawn at random with a fixed seed." if count > _LIMIT else ""
 
 
 def to_svg(figure: "Figure", prefix: str) -> str:

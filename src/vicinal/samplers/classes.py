@@ -8,10 +8,10 @@ from vicinal.core import register
 from vicinal.core.checks import check_integer
 from vicinal.samplers.base import BatchSampler, EpochOrder, Rows, as_labels, deal, joined, members, pieces
 
+_COUNTED = "counts and coverage, for random"
 
-@register(
-    "sampler", "classes", "class-labels", "random", family="classes", verified="counts and coverage, for random labels"
-)
+
+@register("sampler", "classes", "class-labels", "random", family="classes", verified=f"{_COUNTED} labels")
 class ClassBatches(BatchSampler):
     """Batches of ``classes`` different classes with ``per_class`` rows each.
 
@@ -58,14 +58,7 @@ class ClassBatches(BatchSampler):
         return [joined(batch, random) for batch in dealt]
 
 
-@register(
-    "sampler",
-    "hierarchical",
-    "class-labels",
-    "random",
-    family="classes",
-    verified="counts and coverage, for random labels",
-)
+@register("sampler", "hierarchical", "class-labels", "random", family="classes", verified=f"{_COUNTED} labels")
 class HierarchicalBatches(BatchSampler):
     """Batches whose classes come from few super-classes, so that unrelated rows are hard to tell apart.
 
@@ -124,14 +117,7 @@ class HierarchicalBatches(BatchSampler):
         return [joined(batch, random) for batch in dealt]
 
 
-@register(
-    "sampler",
-    "groups",
-    "group-labels",
-    "random",
-    family="groups and strata",
-    verified="counts and coverage, for random groups",
-)
+@register("sampler", "groups", "group-labels", "random", family="groups and strata", verified=f"{_COUNTED} groups")
 class GroupBatches(BatchSampler):
     """Batches with at most ``per_group`` rows of a group.
 
@@ -175,14 +161,7 @@ class GroupBatches(BatchSampler):
         return [joined(batch, random) for batch in dealt]
 
 
-@register(
-    "sampler",
-    "strata",
-    "number-labels",
-    "random",
-    family="groups and strata",
-    verified="counts and coverage, for random targets",
-)
+@register("sampler", "strata", "number-labels", "random", family="groups and strata", verified=f"{_COUNTED} targets")
 class StratumBatches(BatchSampler):
     """Batches that each hold low, middle and high targets, for labels that are numbers.
 

@@ -120,11 +120,10 @@ def add_table(
     frame, left = without_weightless(frame, weight)
     if left:
         log(left)
-    several = list(model.targets_ or ())
     if names is not None:
         column = columns["target"] = columns["target"] or "label"
         frame = _named_rows(frame, names, columns["id"], column, log)
-    if several:
+    if model.targets_:
         columns["target"] = None
     elif columns["target"] is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
@@ -132,7 +131,7 @@ def add_table(
         if name is not None:
             check_choice(role, name, frame.columns)
     features = features_of(model, frame, log)
-    labels = _numbers(model, frame) if several else _labels(model, _as_target(model, frame[columns["target"]], fitted))
+    labels = _labels(model, frame, columns["target"], fitted)
     ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
     groups = None if model.bank_.store.group_codes is None else groups
     model.notes_ = fitted  # the names are those of this table; the model's stay
@@ -264,23 +263,19 @@ def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None,
     return frame.assign(**{target: target_cells})[named]
 
 
-def _numbers(model: BankedEstimator, frame: pd.DataFrame) -> list[list[float]]:
-    """The numbers of several targets, a list for each row."""
-    for name in model.targets_ or ():
-        check_choice("target", name, frame.columns)
-    columns = [read_labels(frame[name], classes=False).tolist() for name in model.targets_ or ()]
-    return list(map(list, zip(*columns, strict=True)))
+def _labels(model: BankedEstimator, frame: pd.DataFrame, target: Any, notes: Mapping[str, Any]) -> list[Any]:
+    """Labels out of the cells of a table, as ``model`` takes them: of several targets the numbers of each row.
 
-
-def _as_target(model: BankedEstimator, cells: pd.Series, notes: Mapping[str, Any]) -> pd.Series:
-    """Cells of labels as they were meant, by the form of the target of the fit, whatever their column is called."""
-    form = model.form_.columns.get(str(notes.get("target")))
-    name = str(cells.name)
-    return cells if form is None else TableForm(columns={name: form}).read(cells.to_frame(name), [name])[name]
-
-
-def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:
-    """Labels out of the cells of a table, as ``model`` takes them."""
+    They are read as they were meant, by the form of the target of the fit, whatever their column is called.
+    """
+    if model.targets_:
+        for name in model.targets_:
+            check_choice("target", name, frame.columns)
+        columns = [read_labels(frame[name], classes=False).tolist() for name in model.targets_]
+        return list(map(list, zip(*columns, strict=True)))
+    cells, form = frame[target], model.form_.columns.get(str(notes.get("target")))
+    if form is not None:
+        cells = TableForm(columns={target: form}).read(cells.to_frame(target), [target])[target]
     if isinstance(model, EmbeddingLearner):
         return alike_labels(cells, model.labels_, separator_of(model))
     if model.multilabel_:
@@ -336,10 +331,7 @@ def relabel_table(
     for role, name in (("id", id), *([("target", target)] if several is None else [])):
         check_choice(role, name, frame.columns)
     ids = canonical_ids("ids", frame[id].tolist(), distinct=True)
-    if several is None:
-        labels = _labels(opened.model, _as_target(opened.model, frame[target], notes))
-    else:
-        labels = _numbers(opened.model, frame)
+    labels = _labels(opened.model, frame, target, notes)
     changed = [row for row in zip(ids.tolist(), opened.model.labels_of(ids), labels, strict=True) if row[1] != row[2]]
     if changed:
         opened.relabel([name for name, _, _ in changed], [new for _, _, new in changed])
@@ -484,8 +476,6 @@ def _to_milvus(model: BankedEstimator, uri: str, collection: str, ids: list[Any]
             f"ids: expected whole numbers of at least 0, as the database takes no others, got {short(keys[0])}; write "
             "a .parquet file, or give the rows numbers"
         )
-    import torch
-
     similarity = model.fitted_similarity()
     index = open_index(f"milvus:{uri}", dim=vectors.shape[1], similarity=similarity, collection=collection)
     try:

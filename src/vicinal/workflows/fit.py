@@ -32,7 +32,7 @@ from vicinal.plot import mask_curves
 from vicinal.report import write_page
 from vicinal.report.card import write_card
 from vicinal.report.figures import most_frequent
-from vicinal.report.records import FitRecord
+from vicinal.report.records import Column, FitRecord
 from vicinal.version import __version__
 from vicinal.workflows.measured import Measurements
 from vicinal.workflows.measuring import by_target, fairness_of, measure, out_of_fold_scores
@@ -254,7 +254,7 @@ def fit_record(
         task=table.task,
         settings=settings,
         columns=[
-            (name, column.kind, encoders.get(name, ""), "; ".join([column.reason, *reasons.get(name, [])]))
+            Column(name, column.kind, encoders.get(name, ""), "; ".join([column.reason, *reasons.get(name, [])]))
             for name, column in opened.columns.items()
         ],
         rows_used=len(table),
