@@ -28,7 +28,15 @@ from vicinal.data.column_form import (
     is_written_gap,
 )
 from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, serial_of, span_of
-from vicinal.data.parts_spelling import is_start, parts_of, version_of, worded_number, words_beside
+from vicinal.data.parts_spelling import (
+    is_start,
+    listed_in,
+    parts_of,
+    values_of,
+    version_of,
+    worded_number,
+    words_beside,
+)
 from vicinal.data.scales import range_of, step_of
 from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, converted, feet_of, number_of, plain_text
 from vicinal.encoders.base import refuse
@@ -392,6 +400,8 @@ def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
         numbers = cell if is_list(cell) or is_missing(cell) else _numbers_in(form, cell)
         if not isinstance(numbers, list):
             return None if is_missing(numbers) else numbers
+        if form.middle and numbers != sorted(numbers):  # the score of a match is no range
+            return _Refused("ranges", "a larger number first")
         return [sum(numbers) / len(numbers)] if form.middle else numbers
 
     cells = _unrefused(column, _each(column, one))
@@ -412,10 +422,18 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     text = plain_text(cell)
+    if (step := form.steps.get(text.casefold())) is not None:
+        return [step]
     if form.sign == SPAN:
         what, numbers = "a first and a last day", days_in(text, day_first=form.day_first)
     elif form.sign == VERSION:
         what, numbers = "versions", version_of(text)
+    elif form.kind == "fields":
+        listed, what = listed_in(text, form.decimal, form.sign), "numbers by name"
+        values = {} if listed is None else values_of(listed, form.beside)[0]
+        usual = zip(form.beside, form.typical.values(), strict=True)
+        numbers = [values.get(name, known) for name, known in usual] if values else None
+        return _Refused(what, "another text") if numbers is None and not is_written_gap(cell) else numbers
     else:
         parts, what = parts_of(text, form.decimal, form.sign), f"texts as {short(form.around)}"
         numbers = parts[1] if parts is not None and is_start(parts[0], form.around) else None
@@ -449,6 +467,6 @@ _READING: dict[str, Callable[[ColumnForm, "pd.Series[Any]"], "pd.Series[Any]"]] 
     "truth": _read_truths,
     "levels": _read_levels,
     "list": _read_lists,
-    **dict.fromkeys(("parts", "worded"), _read_parts),
+    **dict.fromkeys(("parts", "worded", "fields"), _read_parts),
     "words": _read_words,
 }

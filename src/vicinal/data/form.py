@@ -175,7 +175,8 @@ class TableForm(Saved):
         worded = form.kind == "worded"
         of_one = {"kind": "number", "typical": {}} if worded else {"middle": True}
         columns = {**self.columns, name: form.model_copy(update=of_one)}
-        if not worded and (len(form.typical) > 2 or not _RANGE.fullmatch(form.around)):
+        ends = list(form.typical.values())
+        if not worded and (len(ends) > 2 or not _RANGE.fullmatch(form.around) or ends[0] >= ends[1]):
             del columns[name]
         return type(self)(columns=columns)
 
@@ -262,13 +263,7 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     if form.spellings:
         yield f"several spellings are one category: {listed(dict.fromkeys(form.spellings.values()), 80)}"
     if form.beside:
-        shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
-        how = (
-            "numbers, and which word is beside each"
-            if form.kind == "worded"
-            else "without the words beside numbers or dates"
-        )
-        yield f"read {'as ' * (form.kind == 'worded')}{how}: {shown} {wrong('category', 'text')}"
+        yield f"read {_of_words(form)} {wrong('category', 'text')}"
     if form.doubt:
         missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
         yield form.doubt + missing * bool(form.doubtful)
@@ -276,6 +271,22 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     if gaps := [*map(short, form.gaps), *numbers]:
         other = "text" if form.kind == "date" else "number"
         yield f"{', '.join(gaps)} among {form.kind}s reads as missing {wrong(other, 'category')}"
+
+
+def _of_words(form: ColumnForm) -> str:
+    """What the words beside numbers or dates are taken for."""
+    numbers = [name for name in form.beside if "#" in name]
+    if form.kind == "fields":
+        words = [name for name in form.beside if "#" not in name]
+        whether = f", and whether it says {listed(words, 80)}" if words else ""
+        return f"as the numbers with these words beside them: {listed(numbers, 80)}{whether}"
+    shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
+    how = (
+        "as numbers, and which word is beside each"
+        if form.kind == "worded"
+        else "without the words beside numbers or dates"
+    )
+    return f"{how}: {shown}"
 
 
 def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
