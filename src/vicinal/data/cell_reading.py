@@ -442,6 +442,11 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     return [dict(enumerate(numbers)).get(place, 0.0) for place in form.typical]
 
 
+def is_odd(form: ColumnForm, cell: Any) -> bool:
+    """Whether a cell that counts as missing is none: of numbers in one text whether it has others, else always."""
+    return form.kind not in ("parts", "fields") or isinstance(_numbers_in(form, cell), _Refused)
+
+
 def days_in(text: str, *, day_first: bool | None) -> list[float] | None:
     """The first day of a span of dates, since 1970, and how many days later the last one is; or None."""
     span = span_of(text)

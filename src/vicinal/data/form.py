@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
-from vicinal.data.cell_reading import is_gap, read_column
+from vicinal.data.cell_reading import is_gap, is_odd, read_column
 from vicinal.data.cells import missing_cells
 from vicinal.data.column_form import PARTIAL_DATES, ColumnForm, date_of
 from vicinal.data.drafts import draft_of, why_text
@@ -210,15 +210,20 @@ def _with_missing(name: str, draft: ColumnForm | None, numbers: Sequence[float])
     return draft.model_copy(update={"placeholder": tuple(map(float, numbers)), "doubt": ""})
 
 
-MEASURED = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"}
+MEASURED = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"} | {
+    "parts": "numbers among the same words",
+    "fields": "numbers by name",
+}
 """Kinds of columns whose cells are one of these, or missing."""
 
 
 def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]") -> None:
     """Warn of cells that count as missing though they are written."""
-    if form.kind not in MEASURED or not (gone := cells.isna()).any():
+    if form.kind not in MEASURED:
         return
-    odd = column[gone][[not is_gap(form, cell) for cell in column[gone].tolist()]]
+    usual = list(form.typical.values())
+    gone = cells.isna() | cells.map(lambda cell: cell == usual) if len(usual) > 1 else cells.isna()
+    odd = column[gone][[not is_gap(form, cell) and is_odd(form, cell) for cell in column[gone].tolist()]]
     if len(odd):
         shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
         are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {MEASURED[form.kind]}"
