@@ -1307,6 +1307,17 @@ def test_texts_with_other_numbers_or_words_stay_texts(cells):
     assert TableForm.of(pd.DataFrame({"x": cells})).columns.get("x") is None
 
 
+def test_counts_in_brackets_are_not_below_zero_and_a_number_of_a_book_is_no_range():
+    assert read([f"({n},{n}00)" for n in range(1, 10)] + ["(1,605)", "(23)"]).tolist()[-2:] == [1605, 23]
+    assert read([*(f"{n}.5" for n in range(12)), "(1.5)"]).tolist()[-1] == -1.5
+    assert TableForm.of(pd.DataFrame({"x": [f"978-{818128314 + n}2" for n in range(20)]})).columns.get("x") is None
+
+
+def test_a_month_is_one_month():
+    cells = [*(f"{n} months ago" for n in range(2, 12)), *(f"{n} years ago" for n in range(2, 6)), "a month ago"]
+    assert read(cells).tolist()[-1] == read(["1 month ago", *cells]).tolist()[0]
+
+
 @pytest.mark.parametrize(
     ("cells", "expected"),
     [

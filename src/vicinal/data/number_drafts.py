@@ -26,7 +26,7 @@ from vicinal.data.parts_spelling import (
     words_beside,
 )
 from vicinal.data.placeholders import AT_ONCE, OFTEN
-from vicinal.data.scales import range_of
+from vicinal.data.scales import FEWEST_STEPS, range_of
 from vicinal.data.spelling import MEASURES, MONEY, Number, common_unit, converted, feet_of, is_unit, number_of
 
 MOST_APART = 5
@@ -60,6 +60,8 @@ _SCALED = re.compile(r"[0-9] ?(?:m|bn?|mi?o|mn|[mb]illion|mrd)\b", re.IGNORECASE
 _LETTERS = re.compile(r"(.*[0-9]) ?([a-h]{1,4})")
 """A mean, and letters of those that do not differ from it: 45.2 ab."""
 
+_COUNTS = re.compile(r"(?:\([0-9,.]+\)\n?)+")
+"""Numbers that are not all below zero: (1,605) are reviews."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
 
@@ -269,7 +271,8 @@ def fields_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
     """
     cells = rows_of(column)
     few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
-    if len(plain) < FEWEST_READ or few or 2 * sum(map(bool, map(parts_of, plain[:FEWEST_READ]))) < FEWEST_READ:
+    first = [listed_in(text) for text in plain[:FEWEST_READ]]
+    if len(plain) < FEWEST_READ or few or 2 * sum(bool(each and each.numbers) for each in first) < FEWEST_READ:
         return None
     some = plain[:: 1 + len(plain) // MOST_LISTS]
     decimal = parts_decimal(some)
@@ -285,22 +288,25 @@ def fields_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
 
 
 def _typical(lists: Sequence[Listed], names: Iterable[Sequence[str]], texts: int) -> dict[str, float]:
-    """What counts for each name where a text lacks it; none if the names do not cover most of the texts."""
+    """What counts for each name where a text lacks it; none if the names do not cover most of the texts.
+
+    Nor if most texts have one number, whose names differ: "12 Main St" is an address.
+    """
     counts = Counter(name for each in names for name in dict.fromkeys(each))
-    often = max(OFTEN, FEWEST_ROWS * texts)
+    often, rare = max(OFTEN, FEWEST_ROWS * texts), max(OFTEN, MOST_ODD * texts)
     numbers = [name for name, count in counts.items() if name and count >= often]
     words = Counter(word for each in lists for word in dict.fromkeys(values_of(each, numbers)[1]))
-    rare = max(OFTEN, MOST_ODD * texts)
     chosen = numbers + [word for word, count in words.items() if rare <= count]
     read = [values for each in lists for values, others, whole in [values_of(each, chosen)] if whole and not others]
-    if not numbers or not 1 < len(chosen) <= MOST_BESIDE or len(read) < max(FEWEST_READ, (1 - 4 * MOST_ODD) * texts):
-        return {}
     known = {name: [values[name] for values in read if name in values] for name in chosen}
-    if not any(len(set(known[name])) >= FEWEST_READ for name in numbers):
+    one = max(counts.values(), default=0) < (1 - FEWEST_ROWS) * texts and counts.total() < 1.5 * texts
+    few = len(read) < max(FEWEST_READ, (1 - 4 * MOST_ODD) * texts) or not 1 < len(chosen) <= MOST_BESIDE
+    if one or few or not any(len(set(known[name])) >= FEWEST_STEPS for name in numbers):
         return {}
     lacking = {name: "#" not in name or len(known[name]) < (1 - FEWEST_ROWS) * len(read) for name in chosen}
     typical = {name: 0.0 if lacking[name] else float(np.median(known[name])) for name in chosen}
-    return {name: usual for name, usual in typical.items() if len({each.get(name, usual) for each in read}) > 1}
+    typical = {name: usual for name, usual in typical.items() if len({each.get(name, usual) for each in read}) > 1}
+    return typical if len(typical) > 1 else {}
 
 
 def _medians(numbers: Iterable[Sequence[float]]) -> dict[int, float]:
@@ -338,7 +344,8 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
     if not plain:
         return ColumnForm(kind="number")
     joined = "\n".join(plain)
-    if CODE.search(joined) or (_LONG.search(joined) and (gaps or not _exact(plain))):
+    counts = len(plain) >= FEWEST_READ and _COUNTS.fullmatch(joined)
+    if counts or CODE.search(joined) or (_LONG.search(joined) and (gaps or not _exact(plain))):
         return None
     numbers = pd.to_numeric(np.array(plain, dtype=object), errors="coerce")
     if not np.isnan(numbers.astype(np.float64)).any():

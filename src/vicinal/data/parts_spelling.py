@@ -47,21 +47,31 @@ def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[f
     >>> parts_of("A12"), parts_of("12.png"), parts_of("12-034"), parts_of("(555) 864-6732"), parts_of("123.456.789-09")
     (None, None, None, None, None)
     """
+    text = _spelled(text, decimal, unit)
+    numbers = _PART.findall(text)
+    around = _ORDINAL.sub("#th", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
+    around = _TIMES.sub("#x#", around)
+    shortest = 1 if around == "#-#" else 2
+    codes = any(_is_code(one, shortest) for one in numbers)
+    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
+        return None
+    return around, [float(number.replace(",", "")) for number in numbers]
+
+
+def _is_code(number: str, shortest: int = 2) -> bool:
+    """Whether a number is so long, or begins with a zero, that it is a name."""
+    return number.isdecimal() and (len(number) > LONGEST_NUMBER or (number[0] == "0" and len(number) > shortest))
+
+
+def _spelled(text: str, decimal: str, unit: str) -> str:
+    """A text in lower case with points before decimals, and its measures in one unit."""
     text = _ABOUT.sub("", text.casefold()) if decimal == "." else _ABOUT.sub("", text.casefold()).translate(_SWAPPED)
     text = _FLOOR.sub(lambda floor: "-2" if floor[1] else "-1" if floor[2] else "0", text)
     if unit:
         while (sides := _SIDES.sub(r"\1 \2 x ", text)) != text:
             text = sides
         text = _MEASURED.sub(lambda part: _in_unit(part, unit), text)
-    numbers = _PART.findall(text)
-    around = _ORDINAL.sub("#th", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
-    around = _TIMES.sub("#x#", around)
-    shortest = 1 if around == "#-#" else 2
-    whole = [one for one in numbers if one.isdecimal()]
-    codes = any(len(one) > LONGEST_NUMBER or (one[0] == "0" and len(one) > shortest) for one in whole)
-    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
-        return None
-    return around, [float(number.replace(",", "")) for number in numbers]
+    return text
 
 
 def _in_unit(part: re.Match[str], unit: str) -> str:
@@ -119,6 +129,9 @@ def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
 
 
 _WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
+_ONE = re.compile(
+    r"(?<!half )\b(?:an?|ein(?:em|er)?|un) (?=(?:year|month|week|day|hour|minute|jahr|monat|woche|an|mois)\b)"
+)
 _LONGEST_BESIDE = 32
 """Characters before and after a number or date, each, up to which words are looked for there."""
 
@@ -129,6 +142,7 @@ def words_beside(text: str) -> tuple[str, str] | None:
     >>> words_beside("\u00a37,500 ono"), words_beside("from 12 km/h (est.)"), words_beside("until Nov 2024")
     (('# ono', '\u00a37,500'), ('from # (est.)', '12 km/h'), ('until #', 'Nov 2024'))
     """
+    text = _ONE.sub("1 ", text)
     digits = [place for place, sign in enumerate(text) if sign.isdigit()]
     if not digits or digits[0] > _LONGEST_BESIDE or len(text) - digits[-1] > _LONGEST_BESIDE:
         return None
@@ -161,8 +175,9 @@ def worded_number(text: str, sign: str) -> tuple[str, str] | None:
 
 
 _MARK = re.compile(r"[|,;+()\[\]{}@\u2022\u00b7&*\n]| - |(?<![^\W\d_])/|/(?![^\W\d_])|\b(?:and|with|und|et|y)\b")
+_NAMED = re.compile(rf"(?:(?<![^\W_])|(?<=[0-9]x)){_PART.pattern}")
 _POWER = re.compile(r"(?<=m)[23](?![\w.,])|(?<=ft)[23](?![\w.,])")
-_LETTERS = re.compile(r"[^\W\d_](?:.*[^\W\d_\u00b2\u00b3])?[\u00b2\u00b3]?")
+_LETTERS = re.compile(r"[^\W\d_](?:.*[^\W_])?[\u00b2\u00b3]?")
 
 
 class Listed(NamedTuple):
@@ -183,10 +198,11 @@ def listed_in(text: str, decimal: str = ".", unit: str = "") -> Listed | None:
     text = _POWER.sub(lambda power: {"2": "\u00b2", "3": "\u00b3"}[power[0]], text)
     if not any(map(str.isdecimal, text)):
         return Listed([], _phrases(text.casefold()))
-    if (parts := parts_of(text, decimal, unit)) is None:
+    text = re.sub(r"(?<=[^\W\d_]{3})s\b", "", _spelled(text.replace("#", " "), decimal, unit))
+    numbers, pieces = _NAMED.findall(text), _NAMED.split(text)
+    if not 0 < len(numbers) <= MOST_PARTS or any(map(_is_code, numbers)):
         return None
-    pieces = parts[0].split("#")
-    before, after, words = [""] * len(parts[1]), [""] * len(parts[1]), list[str]()
+    before, after, words = [""] * len(numbers), [""] * len(numbers), list[str]()
     for place, piece in enumerate(pieces):
         phrases, bare = _phrases(piece), piece.strip()
         if phrases and place < len(before) and bare[-1] in ":=":
@@ -196,7 +212,8 @@ def listed_in(text: str, decimal: str = ".", unit: str = "") -> Listed | None:
         if phrases and place < len(before) and bare[-1] not in ":=" and not _MARK.search(bare[-1]):
             before[place] = phrases.pop()
         words += phrases
-    return Listed(list(zip(parts[1], before, after, strict=True)), words)
+    values = [float(number.replace(",", "")) for number in numbers]
+    return Listed(list(zip(values, before, after, strict=True)), words)
 
 
 def _phrases(piece: str) -> list[str]:
