@@ -36,7 +36,7 @@ FEWEST_ROWS = 0.1
 """Share of the texts that a number is named in; one that more than this share lacks counts as 0 there."""
 
 MOST_LISTS = 2000
-"""Different texts of a column that the names of their numbers are looked for in, at most."""
+"""Different texts of a column in which words beside numbers are looked for, at most."""
 
 MOST_VERSIONS = 1000
 """Different versions of one column, at most: numbers of a long column are not looked at."""
@@ -107,6 +107,7 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
     few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
     if len(plain) < FEWEST_READ or few:
         return None
+    plain = plain[:: 1 + len(plain) // MOST_LISTS]
     signs = [number.sign for text in plain if (number := number_of((words_beside(text) or ("", text))[1])) is not None]
     sign = unit if (unit := common_unit(signs)) in MEASURES else ""
     parts = {text: each for text in plain if (each := worded_number(text, sign)) is not None}
