@@ -799,6 +799,9 @@ def test_numbers_with_words_and_spans_of_days_are_vectors(cells, fourth):
     assert cells[3] == fourth
     assert {len(cell) for cell in cells} == {len(fourth)}
     form = TableForm.model_validate_json(form.model_dump_json())
+    texts = form.written(form.read(pd.DataFrame({"x": written})))
+    if "..." not in texts["x"][0]:  # a number in which no cell differs
+        assert form.read(texts)["x"].tolist() == cells.tolist()
     told = pytest.warns(CellWarning, match="hail 7") if form.columns["x"].kind == "parts" else contextlib.nullcontext()
     with told:  # a gap, and a word that no row had
         again = form.read(form.read(pd.DataFrame({"x": [None, written[0], "hail 7"]})))["x"]
@@ -1275,6 +1278,9 @@ def test_numbers_by_name_are_numbers_wherever_they_stand_and_said():
     assert form.read(frame)["home"].tolist() == [[row[place] for place in order] for row in expected]
     assert "as the numbers with these words beside them" in lines[0]
     assert "says 'studio'" in lines[0]
+    texts = form.written(form.read(frame))
+    assert texts["home"].tolist()[:2] == ["1 ba, 310 sqft, studio", "2 ba, 447 sqft, 1 bd"]
+    pd.testing.assert_frame_equal(form.read(texts), form.read(frame))
     new = form.read(pd.DataFrame({"home": ["1,000 sqft | 2 bd | pool", None, cells[1]]}))["home"].tolist()
     usual = dict(zip(form.columns["home"].beside, new[1], strict=True))
     said = dict(zip(form.columns["home"].beside, new[0], strict=True))

@@ -442,6 +442,33 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     return [dict(enumerate(numbers)).get(place, 0.0) for place in form.typical]
 
 
+def written(form: ColumnForm, cell: Any) -> str | None:
+    """The numbers of a cell of several as a text that reads as the same; what no cell differs in is "...".
+
+    >>> form = ColumnForm(kind="parts", around="#x# cm", typical={0: 2.0, 1: 3.0})
+    >>> written(form, [10.0, 20.5]), written(form, None)
+    ('10x20.5 cm', None)
+    """
+    if not is_list(cell):
+        return None
+    numbers = [f"{number:.15g}".replace(".", form.decimal) for number in cell]
+    if form.kind == "fields":
+        usual = zip(form.beside, form.typical.values(), cell, numbers, strict=True)
+        said = [name.replace("#", number) for name, known, value, number in usual if value != 0 or known != 0]
+        return ", ".join(said)
+    if form.kind == "worded":
+        words = [word for word, said in zip(form.beside, cell[1:], strict=True) if said]
+        number = f"{numbers[0]} {form.sign}".strip()
+        return words[0].replace("#", number) if words else number
+    if form.sign == SPAN:
+        return " - ".join(f"{date_of(day)}" for day in (cell[0], cell[0] + cell[1]))
+    if form.sign == VERSION:
+        return ".".join(numbers)
+    by_place = dict(zip(form.typical, numbers, strict=True))
+    first, *pieces = form.around.split("#")
+    return first + "".join(by_place.get(place, "...") + piece for place, piece in enumerate(pieces))
+
+
 def is_odd(form: ColumnForm, cell: Any) -> bool:
     """Whether a cell that counts as missing is none: of numbers in one text whether it has others, else always."""
     return form.kind not in ("parts", "fields") or isinstance(_numbers_in(form, cell), _Refused)

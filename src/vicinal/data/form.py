@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
-from vicinal.data.cell_reading import is_gap, is_odd, read_column
+from vicinal.data.cell_reading import is_gap, is_odd, read_column, written
 from vicinal.data.cells import missing_cells
 from vicinal.data.column_form import PARTIAL_DATES, ColumnForm, date_of
 from vicinal.data.drafts import draft_of, why_text
@@ -160,6 +160,11 @@ class TableForm(Saved):
         for name, cells in read.items():
             frame[name] = cells
         return frame
+
+    def written(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """``frame`` as it was read, with cells of several numbers as texts that read as the same."""
+        several = [name for name, form in self.columns.items() if len(form.typical) > 1 and name in frame]
+        return frame.assign(**{name: [written(self.columns[name], cell) for cell in frame[name]] for name in several})
 
     def of_columns(self, names: Collection[str]) -> Self:
         """The form of some of the columns."""
