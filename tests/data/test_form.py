@@ -1,5 +1,6 @@
 """How a table is written: every spelling is read as what it is, the same in every file and in every part of it."""
 
+import contextlib
 import datetime
 import json
 import re
@@ -692,7 +693,7 @@ def test_two_orders_are_told_apart_by_their_marks(first):
 
 def test_one_date_of_the_other_order_is_missing_and_said():
     frame = pd.DataFrame({"x": [*(day.strftime("%d/%m/%Y") for day in LATE), "12/31/2023"]})
-    with pytest.warns(CellWarning, match="1 of 41 cells read as missing, as the column holds dates: '12/31/2023'"):
+    with pytest.warns(ColumnWarning, match="1 of 41 cells read as missing, as the column holds dates: '12/31/2023'"):
         assert TableForm.of(frame).read(frame)["x"].isna().sum() == 1
 
 
@@ -798,9 +799,12 @@ def test_numbers_with_words_and_spans_of_days_are_vectors(cells, fourth):
     assert cells[3] == fourth
     assert {len(cell) for cell in cells} == {len(fourth)}
     form = TableForm.model_validate_json(form.model_dump_json())
-    again = form.read(form.read(pd.DataFrame({"x": [None, written[0], "hail 7"]})))[
-        "x"
-    ]  # a gap, and a word that no row had
+    texts = form.written(form.read(pd.DataFrame({"x": written})))
+    if "..." not in texts["x"][0]:  # a number in which no cell differs
+        assert form.read(texts)["x"].tolist() == cells.tolist()
+    told = pytest.warns(CellWarning, match="hail 7") if form.columns["x"].kind == "parts" else contextlib.nullcontext()
+    with told:  # a gap, and a word that no row had
+        again = form.read(form.read(pd.DataFrame({"x": [None, written[0], "hail 7"]})))["x"]
     assert {len(cell) for cell in again} == {len(fourth)}
 
 
@@ -868,6 +872,16 @@ def test_codes_few_numbers_and_many_odd_cells_are_no_numbers_with_gaps():
     assert form_of([*map(str, range(400, 439)), "V58"]) is None
     assert form_of([*"123456789", "many"]) is None
     assert form_of([*map(str, range(19)), "many", "more"]) is None
+
+
+@pytest.mark.parametrize("written", ["{}x{} cm", "{} bd | {} ba"])
+def test_a_text_without_the_numbers_of_its_column_is_missing_and_said(written):
+    cells = [written.format(10 + n, 20 + n % 7) for n in range(11)]
+    form = TableForm.of(pd.DataFrame({"size": cells}))
+    new = pd.DataFrame({"size": [cells[0], "as usual", None, written.format(15, 23)]})  # the last as the medians
+    with pytest.warns(ColumnWarning, match="1 of 4 cells read as missing, .*: 'as usual' in row 1"):
+        read_cells = form.read(new)["size"].tolist()
+    assert read_cells[1] == read_cells[2] == list(form.columns["size"].typical.values())
 
 
 def test_one_wild_cell_of_new_rows_is_a_gap_and_a_column_of_them_is_refused():
@@ -1249,3 +1263,102 @@ def test_shares_of_1_among_those_of_100_are_read_as_these_and_said(cells, expect
 def test_words_that_differ_in_characters_nobody_sees_are_one_category():
     frame = pd.DataFrame({"size": ["red", "red\u200b", "blue", "\ufeffblue", "so\u00adlid", "solid"]})
     assert TableForm.of(frame).read(frame)["size"].tolist() == ["red", "red", "blue", "blue", "solid", "solid"]
+
+
+def test_numbers_by_name_are_numbers_wherever_they_stand_and_said():
+    rooms = [(n % 5, 1 + n % 3, 310 + 137 * n) for n in range(40)]
+    cells = [f"{f'{bed} bd' if bed else 'Studio'} | {bath} ba | {size:,} sqft" for bed, bath, size in rooms]
+    lines = []
+    frame = pd.DataFrame({"home": cells})
+    form = TableForm.of(frame, log=lines.append)
+    expected = [[bed, bath, size, float(bed == 0)] for bed, bath, size in rooms]
+    found = sorted(form.columns["home"].beside)
+    assert found == ["# ba", "# bd", "# sqft", "studio"]
+    order = [["# bd", "# ba", "# sqft", "studio"].index(name) for name in form.columns["home"].beside]
+    assert form.read(frame)["home"].tolist() == [[row[place] for place in order] for row in expected]
+    assert "as the numbers with these words beside them" in lines[0]
+    assert "says 'studio'" in lines[0]
+    texts = form.written(form.read(frame))
+    assert texts["home"].tolist()[:2] == ["1 ba, 310 sqft, studio", "2 ba, 447 sqft, 1 bd"]
+    pd.testing.assert_frame_equal(form.read(texts), form.read(frame))
+    new = form.read(pd.DataFrame({"home": ["1,000 sqft | 2 bd | pool", None, cells[1]]}))["home"].tolist()
+    usual = dict(zip(form.columns["home"].beside, new[1], strict=True))
+    said = dict(zip(form.columns["home"].beside, new[0], strict=True))
+    assert usual["# bd"] == usual["studio"] == 0  # many lack it
+    assert usual["# ba"] == said["# ba"] == 2
+    assert said["# bd"] == 2
+    assert said["# sqft"] == 1000
+
+
+def test_units_of_numbers_by_name_are_converted_and_equal_ones_told_apart_by_more_words():
+    cells = [f"fat {n % 7} g, carbs {20 + n} g" if n % 3 else f"salt {300 + n} mg, fat {n % 7} g" for n in range(40)]
+    form = TableForm.of(pd.DataFrame({"x": cells})).columns["x"]
+    read_cells = [dict(zip(form.beside, row, strict=True)) for row in read(cells)]
+    assert form.sign in ("g", "mg")
+    assert {name.split()[0] for name in form.beside} == {"fat", "carb", "salt"}
+    grams = 1 if form.sign == "g" else 1000
+    values = {name.split()[0]: value for name, value in read_cells[3].items()}
+    np.testing.assert_allclose([values["salt"], values["fat"], values["carb"]], [0.303 * grams, 3 * grams, 0])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"{n} Main St, apt {n % 4}, {'ABCDEFGHIJ'[n % 10] * 3}ville{n % 7 * 'x'}" for n in range(40)],
+        [f"Galaxy S{n} {2 ** (n % 4 + 5)}GB" for n in range(40)],
+        [f"{n % 3} word {'abcdefghijklmnopqrst'[n % 20] * 4} and {n} other" for n in range(40)],
+    ],
+)
+def test_texts_with_other_numbers_or_words_stay_texts(cells):
+    assert TableForm.of(pd.DataFrame({"x": cells})).columns.get("x") is None
+
+
+def test_counts_in_brackets_are_not_below_zero_and_a_number_of_a_book_is_no_range():
+    assert read([f"({n},{n}00)" for n in range(1, 10)] + ["(1,605)", "(23)"]).tolist()[-2:] == [1605, 23]
+    assert read([*(f"{n}.5" for n in range(12)), "(1.5)"]).tolist()[-1] == -1.5
+    assert TableForm.of(pd.DataFrame({"x": [f"978-{818128314 + n}2" for n in range(20)]})).columns.get("x") is None
+
+
+def test_a_month_is_one_month():
+    cells = [*(f"{n} months ago" for n in range(2, 12)), *(f"{n} years ago" for n in range(2, 6)), "a month ago"]
+    assert read(cells).tolist()[-1] == read(["1 month ago", *cells]).tolist()[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["Ground out of 13", "5 out of 13", "Lower Basement out of 4", "Upper Basement out of 4"], [0, 5, -2, -1]),
+        (["11th floor", "3rd floor", "Ground", "2nd floor"], [11, 3, 0, 2]),
+        (["7+ years", "5-7 Yrs", "8-10 Yrs", "3+ years"], [7, 6, 9, 3]),
+    ],
+)
+def test_floors_and_years_as_people_say_them(cells, expected):
+    others = {"out": "{} out of 12", "floor": "{}th floor", "ears": "{}-{} Yrs"}
+    more = next(text for part, text in others.items() if part in cells[1] or part in cells[0])
+    read_cells = read([*cells, *(more.format(n, n + 2) for n in range(4, 20))]).tolist()[:4]
+    assert [one[0] if isinstance(one, list) else one for one in read_cells] == expected
+
+
+def test_a_score_is_no_range_to_predict():
+    scores = [f"{n % 5}-{n % 3}" for n in range(40)]
+    ranges = [f"{n}-{n + 2 + n % 3}" for n in range(40)]
+    for cells, middle in ((scores, None), (ranges, [1.0, 2.5, 4.0])):
+        frame = pd.DataFrame({"x": cells})
+        form = TableForm.of(frame).of_target("x")
+        if middle is None:
+            assert form.read(frame)["x"].tolist() == cells
+        else:
+            assert form.read(frame)["x"].tolist()[:3] == middle
+    frame = pd.DataFrame({"x": [f"{n % 3}-{n % 5}" for n in range(40)]})  # most have the larger one last
+    cells = TableForm.of(frame).of_target("x").read(frame, labels=["x"])["x"].tolist()
+    assert "2-0" in cells
+
+
+@pytest.mark.parametrize(("mark", "values"), [(" H", [8.1, 9.5, 12.0]), (" L", [0.1, 0.5, 1.0])])
+def test_marks_of_what_is_above_or_below_all_results_are_no_units(mark, values):
+    cells = [*(f"{2 + n / 4}" for n in range(20)), *(f"{value}{mark}" for value in values)]
+    form = TableForm.of(pd.DataFrame({"x": cells})).columns["x"]
+    assert form.sign == ""
+    assert read(cells).tolist()[-3:] == values
+    within = [*(f"{2 + n / 4}" for n in range(20)), *(f"{2 + n}{mark.lower()}" for n in range(3)), f"30{mark}"]
+    assert TableForm.of(pd.DataFrame({"x": within})).columns["x"].sign in ("h", "l")

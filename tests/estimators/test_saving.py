@@ -59,6 +59,18 @@ def test_a_loaded_model_can_grow_forget_and_be_saved_again(folder, data, tmp_pat
     assert_same(load_model(tmp_path / "again").predict(frame), model.predict(frame))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rows_with_several_numbers_in_a_cell_are_shown_as_texts(tmp_path):
+    sizes = [f"{n % 7 + 1} x {n % 5 + 2} cm" for n in range(40)]
+    frame = pd.DataFrame({"size": sizes, "place": np.arange(40.0)})
+    model = NeighborRegressor(metric="trees").fit(frame, [float(text[0]) * float(text[4]) for text in sizes])
+    save_model(model, tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    shown = {neighbor.row["size"] for neighbor in loaded.explain(frame.iloc[:2], 3)[0].neighbors}
+    assert shown <= {text.replace(" x ", "x") for text in sizes}
+    assert_same(loaded.predict(frame), model.predict(frame))
+
+
 @pytest.mark.slow
 def test_groups_and_dense_heads_come_back(tmp_path):
     frame, price = table()

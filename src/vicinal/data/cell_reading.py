@@ -28,7 +28,15 @@ from vicinal.data.column_form import (
     is_written_gap,
 )
 from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, serial_of, span_of
-from vicinal.data.parts_spelling import is_start, parts_of, version_of, worded_number, words_beside
+from vicinal.data.parts_spelling import (
+    is_start,
+    listed_in,
+    parts_of,
+    values_of,
+    version_of,
+    worded_number,
+    words_beside,
+)
 from vicinal.data.scales import range_of, step_of
 from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, converted, feet_of, number_of, plain_text
 from vicinal.encoders.base import refuse
@@ -392,6 +400,8 @@ def _read_parts(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
         numbers = cell if is_list(cell) or is_missing(cell) else _numbers_in(form, cell)
         if not isinstance(numbers, list):
             return None if is_missing(numbers) else numbers
+        if form.middle and numbers != sorted(numbers):  # the score of a match is no range
+            return _Refused("ranges", "a larger number first")
         return [sum(numbers) / len(numbers)] if form.middle else numbers
 
     cells = _unrefused(column, _each(column, one))
@@ -412,16 +422,56 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     text = plain_text(cell)
+    if (step := form.steps.get(text.casefold())) is not None:
+        return [step]
     if form.sign == SPAN:
         what, numbers = "a first and a last day", days_in(text, day_first=form.day_first)
     elif form.sign == VERSION:
         what, numbers = "versions", version_of(text)
+    elif form.kind == "fields":
+        listed, what = listed_in(text, form.decimal, form.sign), "numbers by name"
+        values = {} if listed is None else values_of(listed, form.beside)[0]
+        usual = zip(form.beside, form.typical.values(), strict=True)
+        numbers = [values.get(name, known) for name, known in usual] if values else None
+        return _Refused(what, "another text") if numbers is None and not is_written_gap(cell) else numbers
     else:
         parts, what = parts_of(text, form.decimal, form.sign), f"texts as {short(form.around)}"
         numbers = parts[1] if parts is not None and is_start(parts[0], form.around) else None
     if numbers is None:
         return None if is_written_gap(cell) else _Refused(what, "another one")
     return [dict(enumerate(numbers)).get(place, 0.0) for place in form.typical]
+
+
+def written(form: ColumnForm, cell: Any) -> str | None:
+    """The numbers of a cell of several as a text that reads as the same; what no cell differs in is "...".
+
+    >>> form = ColumnForm(kind="parts", around="#x# cm", typical={0: 2.0, 1: 3.0})
+    >>> written(form, [10.0, 20.5]), written(form, None)
+    ('10x20.5 cm', None)
+    """
+    if not is_list(cell):
+        return None
+    numbers = [f"{number:.15g}".replace(".", form.decimal) for number in cell]
+    if form.kind == "fields":
+        usual = zip(form.beside, form.typical.values(), cell, numbers, strict=True)
+        said = [name.replace("#", number) for name, known, value, number in usual if value != 0 or known != 0]
+        return ", ".join(said)
+    if form.kind == "worded":
+        words = [word for word, said in zip(form.beside, cell[1:], strict=True) if said]
+        number = f"{numbers[0]} {form.sign}".strip()
+        return words[0].replace("#", number) if words else number
+    if form.sign == SPAN:
+        return " - ".join(f"{date_of(day)}" for day in (cell[0], cell[0] + cell[1]))
+    if form.sign == VERSION:
+        return ".".join(numbers)
+    by_place = dict(zip(form.typical, numbers, strict=True))
+    first, *pieces = form.around.split("#")
+    return first + "".join(by_place.get(place, "...") + piece for place, piece in enumerate(pieces))
+
+
+def is_odd(form: ColumnForm, cell: Any) -> bool:
+    """Whether a cell that counts as missing is none: of numbers in one text whether it has others, else always."""
+    return form.kind not in ("parts", "fields") or isinstance(_numbers_in(form, cell), _Refused)
 
 
 def days_in(text: str, *, day_first: bool | None) -> list[float] | None:
@@ -449,6 +499,6 @@ _READING: dict[str, Callable[[ColumnForm, "pd.Series[Any]"], "pd.Series[Any]"]] 
     "truth": _read_truths,
     "levels": _read_levels,
     "list": _read_lists,
-    **dict.fromkeys(("parts", "worded"), _read_parts),
+    **dict.fromkeys(("parts", "worded", "fields"), _read_parts),
     "words": _read_words,
 }

@@ -72,8 +72,9 @@ class ColumnForm(Saved):
     Attributes:
         kind: "number", "date", "duration", "truth"; "scale" of words that are steps of one; "levels" of a column of
             categories whose cells were numbers; "list" of texts that are lists in JSON or words between marks; "parts"
-            of texts with numbers among the same words, or of two days; "worded" of numbers among words that differ;
-            "words" of texts among which "n/a", "?" and "-" are gaps, or that are spelled in several ways.
+            of texts with numbers among the same words, or of two days; "fields" of numbers each of which has its name,
+            and may be left out; "worded" of numbers among words that differ; "words" of texts among which "n/a", "?"
+            and "-" are gaps, or that are spelled in several ways.
         decimal: the mark before decimals, in texts.
         sign: of money, "%", or a unit; "" without; "s" of lengths of time in which 3:28 is minutes and seconds, "hhmm"
             where 0930 is a time of day; of dates one of ``PARTIAL_DATES``: "mm/yy" where 06/23 is June 2023; of parts
@@ -92,7 +93,7 @@ class ColumnForm(Saved):
         either: whether some cells told the other mark, so that each is read by the one that it can have.
         gaps: words that stood for a missing number or date, in lower case.
         beside: words beside numbers or dates, with "#" for these: "# ono" among prices; they are left out, or count
-            where the form is "worded".
+            where the form is "worded"; of "fields" the names of numbers, "# bd", and words that some texts have.
         placeholder: the numbers that stood for missing ones, such as -999; of dates their days since 1970; None: none.
         doubt: a sentence on cells to be checked; not saved.
         doubtful: numbers that it is about, which may stand for missing ones, see :func:`placeholders_of`; not saved.
@@ -100,14 +101,17 @@ class ColumnForm(Saved):
             of "list" the mark between words, "" in JSON.
         middle: whether a range (10-20 kg) is its middle: in a target of "parts", on a "scale" and among numbers.
         steps: numbers that words stand for, in lower case: steps of a "scale", and "free" among prices.
-        typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers.
+        typical: of "parts" the median of each number, which counts where a cell has none; one: cells are numbers. Of
+            "fields" what counts where a cell does not have that number or word.
         shares: whether numbers without a sign among those with % are shares of 1: 0.557 beside 28.3%.
         unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["number", "date", "duration", "truth", "scale", "levels", "list", "parts", "worded", "words"]
+    kind: Literal[
+        "number", "date", "duration", "truth", "scale", "levels", "list", "parts", "worded", "fields", "words"
+    ]
     decimal: Literal[".", ","] = "."
     sign: str = Field(default="", max_length=32)
     every: bool = False
@@ -153,6 +157,8 @@ class ColumnForm(Saved):
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         if self.kind == "worded":
             return f"{in_unit(self.sign)}, and which word is beside them"
+        if self.kind == "fields":
+            return f"{in_unit(self.sign)} by name"
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
 
     @property

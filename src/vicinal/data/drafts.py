@@ -40,6 +40,7 @@ from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, month_of,
 from vicinal.data.number_drafts import (
     CODED,
     NUMBER_WORDS,
+    fields_form,
     mostly_read,
     number_form,
     parts_form,
@@ -170,11 +171,15 @@ def _form_of_texts(
     if (months := month_form(str(column.name), plain)) is not None:
         return months.model_copy(update={"gaps": gaps})
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
-    numbers = worded_form(column, plain) or span_form(raw) or parts_form(raw)
-    if numbers is None and len(raw) >= FEWEST_READ and range_of(raw[0]) and not any(map(CODED.search, raw)):
+    numbers = worded_form(column, plain) or span_form(raw) or parts_form(raw) or fields_form(column, raw)
+    ranges = numbers is None and len(raw) >= FEWEST_READ and any(map(range_of, raw[:FEWEST_READ]))
+    if ranges and not any(map(CODED.search, raw)):
         numbers = number_form(raw, (), gaps=True, middles=True)
     with contextlib.suppress(ColumnError):  # most texts are of the form, but not most rows
         if numbers is not None:
+            if numbers.kind == "parts" and len(numbers.typical) == 1:
+                free = {word: NUMBER_WORDS[word] for text in raw if (word := text.casefold()) in NUMBER_WORDS}
+                numbers = numbers.model_copy(update={"steps": free})
             read_column(numbers, column)
             return numbers
     return _separated(column, texts, None)

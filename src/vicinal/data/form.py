@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
 from vicinal.core.untrusted import Saved
-from vicinal.data.cell_reading import is_gap, read_column
+from vicinal.data.cell_reading import is_gap, is_odd, read_column, written
 from vicinal.data.cells import missing_cells
 from vicinal.data.column_form import PARTIAL_DATES, ColumnForm, date_of
 from vicinal.data.drafts import draft_of, why_text
@@ -161,6 +161,12 @@ class TableForm(Saved):
             frame[name] = cells
         return frame
 
+    def written(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """``frame`` as it was read, with cells of several numbers as texts that read as the same."""
+        several = {name: form for name, form in self.columns.items() if len(form.typical) > 1 and name in frame}
+        texts: dict[str, Any] = {name: [written(form, cell) for cell in frame[name]] for name, form in several.items()}
+        return frame.assign(**texts)
+
     def of_columns(self, names: Collection[str]) -> Self:
         """The form of some of the columns."""
         return type(self)(columns={name: form for name, form in self.columns.items() if name in names})
@@ -175,7 +181,8 @@ class TableForm(Saved):
         worded = form.kind == "worded"
         of_one = {"kind": "number", "typical": {}} if worded else {"middle": True}
         columns = {**self.columns, name: form.model_copy(update=of_one)}
-        if not worded and (len(form.typical) > 2 or not _RANGE.fullmatch(form.around)):
+        ends = list(form.typical.values())
+        if not worded and (len(ends) > 2 or not _RANGE.fullmatch(form.around) or ends[0] >= ends[1]):
             del columns[name]
         return type(self)(columns=columns)
 
@@ -209,15 +216,20 @@ def _with_missing(name: str, draft: ColumnForm | None, numbers: Sequence[float])
     return draft.model_copy(update={"placeholder": tuple(map(float, numbers)), "doubt": ""})
 
 
-MEASURED = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"}
+MEASURED = {"number": "numbers", "date": "dates", "duration": "lengths of time", "scale": "steps of a scale"} | {
+    "parts": "numbers among the same words",
+    "fields": "numbers by name",
+}
 """Kinds of columns whose cells are one of these, or missing."""
 
 
 def _tell_odd(form: ColumnForm, column: "pd.Series[Any]", cells: "pd.Series[Any]") -> None:
     """Warn of cells that count as missing though they are written."""
-    if form.kind not in MEASURED or not (gone := cells.isna()).any():
+    if form.kind not in MEASURED:
         return
-    odd = column[gone][[not is_gap(form, cell) for cell in column[gone].tolist()]]
+    usual = list(form.typical.values())
+    gone = cells.isna() | cells.map(lambda cell: cell == usual) if len(usual) > 1 else cells.isna()
+    odd = column[gone][[not is_gap(form, cell) and is_odd(form, cell) for cell in column[gone].tolist()]]
     if len(odd):
         shown = ", ".join(f"{short(cell)} in row {short_text(row)}" for row, cell in odd.iloc[:3].items())
         are = f"{len(odd)} of {len(column)} cells read as missing, as the column holds {MEASURED[form.kind]}"
@@ -262,13 +274,7 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     if form.spellings:
         yield f"several spellings are one category: {listed(dict.fromkeys(form.spellings.values()), 80)}"
     if form.beside:
-        shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
-        how = (
-            "numbers, and which word is beside each"
-            if form.kind == "worded"
-            else "without the words beside numbers or dates"
-        )
-        yield f"read {'as ' * (form.kind == 'worded')}{how}: {shown} {wrong('category', 'text')}"
+        yield f"read {_of_words(form)} {wrong('category', 'text')}"
     if form.doubt:
         missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
         yield form.doubt + missing * bool(form.doubtful)
@@ -276,6 +282,22 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     if gaps := [*map(short, form.gaps), *numbers]:
         other = "text" if form.kind == "date" else "number"
         yield f"{', '.join(gaps)} among {form.kind}s reads as missing {wrong(other, 'category')}"
+
+
+def _of_words(form: ColumnForm) -> str:
+    """What the words beside numbers or dates are taken for."""
+    numbers = [name for name in form.beside if "#" in name]
+    if form.kind == "fields":
+        words = [name for name in form.beside if "#" not in name]
+        whether = f", and whether it says {listed(words, 80)}" if words else ""
+        return f"as the numbers with these words beside them: {listed(numbers, 80)}{whether}"
+    shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
+    how = (
+        "as numbers, and which word is beside each"
+        if form.kind == "worded"
+        else "without the words beside numbers or dates"
+    )
+    return f"{how}: {shown}"
 
 
 def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,20 +14,29 @@ from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, V
 from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
 from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
 from vicinal.data.parts_spelling import (
+    Listed,
     is_start,
+    listed_in,
     parts_decimal,
     parts_of,
     unit_of_parts,
+    values_of,
     version_of,
     worded_number,
     words_beside,
 )
 from vicinal.data.placeholders import AT_ONCE, OFTEN
-from vicinal.data.scales import range_of
+from vicinal.data.scales import FEWEST_STEPS, range_of
 from vicinal.data.spelling import MEASURES, MONEY, Number, common_unit, converted, feet_of, is_unit, number_of
 
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
+
+FEWEST_ROWS = 0.1
+"""Share of the texts that a number is named in; one that more than this share lacks counts as 0 there."""
+
+MOST_LISTS = 2000
+"""Different texts of a column in which words beside numbers are looked for, at most."""
 
 MOST_VERSIONS = 1000
 """Different versions of one column, at most: numbers of a long column are not looked at."""
@@ -51,6 +60,8 @@ _SCALED = re.compile(r"[0-9] ?(?:m|bn?|mi?o|mn|[mb]illion|mrd)\b", re.IGNORECASE
 _LETTERS = re.compile(r"(.*[0-9]) ?([a-h]{1,4})")
 """A mean, and letters of those that do not differ from it: 45.2 ab."""
 
+_COUNTS = re.compile(r"(?:\([0-9,.]+\)\n?)+")
+"""Numbers that are not all below zero: (1,605) are reviews."""
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
 
@@ -96,6 +107,7 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
     few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
     if len(plain) < FEWEST_READ or few:
         return None
+    plain = plain[:: 1 + len(plain) // MOST_LISTS]
     signs = [number.sign for text in plain if (number := number_of((words_beside(text) or ("", text))[1])) is not None]
     sign = unit if (unit := common_unit(signs)) in MEASURES else ""
     parts = {text: each for text in plain if (each := worded_number(text, sign)) is not None}
@@ -141,12 +153,27 @@ def _without_notes(plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
         return plain, ()
     if not all(text[-2:-1] == " " and text[-1].isalpha() for text in marked):
         return plain, ()
-    if common_unit([number.sign for number in marked.values()]) not in (None, *letters & {"b", "m", "k"}):
+    flags = _are_flags(marked, bare)
+    units = common_unit([number.sign for number in marked.values()])
+    if not flags and units not in (None, *letters & {"b", "m", "k"}):
         return plain, ()
     values = [number.point or 0.0 for text in marked if (number := number_of(text[:-2])) is not None]
-    if not min(bare) <= float(np.median(values)) <= max(bare):
+    if not (flags or min(bare) <= float(np.median(values)) <= max(bare)):
         return plain, ()
     return [text[:-2] if text in marked else text for text in plain], tuple(sorted(f"# {each}" for each in letters))
+
+
+def _are_flags(marked: Iterable[str], bare: Sequence[float]) -> bool:
+    """Whether H and L mark what is above and below all other results of a laboratory, and are no hours or liters."""
+    ends = {"H": (max(bare), np.inf), "L": (-np.inf, min(bare))}
+    read = [(text[-1], number_of(text[:-2])) for text in marked]
+    return all(
+        letter in ends
+        and number is not None
+        and number.point is not None
+        and ends[letter][0] <= number.point <= ends[letter][1]
+        for letter, number in read
+    )
 
 
 def without_odd(
@@ -223,6 +250,66 @@ def parts_form(plain: Sequence[str]) -> ColumnForm | None:
     return None
 
 
+def _after(before: str, after: str) -> str:
+    return f"# {after.split()[0]}" if after else f"{before} #" * bool(before)
+
+
+def _all_after(before: str, after: str) -> str:
+    return f"# {after}" if after else f"{before} #" * bool(before)
+
+
+def _around(before: str, after: str) -> str:
+    return f"{before} # {after.split()[0] if after else ''}".strip() if before else _after("", after)
+
+
+_NAMINGS: tuple[Callable[[str, str], str], ...] = (_after, _all_after, _around)
+
+
+def fields_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | None:
+    """Of texts that list numbers by name: most have no other number, and no word that is rare.
+
+    A text may lack a number: that counts as 0 if many do, else as the median.
+    """
+    cells = rows_of(column)
+    few = len(plain) <= MOST_WORDS and AT_ONCE * len(plain) < cells.total()
+    first = [listed_in(text) for text in plain[:FEWEST_READ]]
+    if len(plain) < FEWEST_READ or few or 2 * sum(bool(each and each.numbers) for each in first) < FEWEST_READ:
+        return None
+    some = plain[:: 1 + len(plain) // MOST_LISTS]
+    decimal = parts_decimal(some)
+    for unit in dict.fromkeys([unit_of_parts(some), ""]):
+        lists = [each for text in some if (each := listed_in(text, decimal, unit)) is not None]
+        for naming in _NAMINGS:
+            names = [[naming(*sides) for _, *sides in each.numbers] for each in lists]
+            twice = sum(len(set(each)) < len(each) for each in names)
+            if twice <= MOST_ODD * len(some) and (typical := _typical(lists, names, len(some))):
+                usual = dict(enumerate(typical.values()))
+                return ColumnForm(kind="fields", decimal=decimal, sign=unit, beside=tuple(typical), typical=usual)
+    return None
+
+
+def _typical(lists: Sequence[Listed], names: Iterable[Sequence[str]], texts: int) -> dict[str, float]:
+    """What counts for each name where a text lacks it; none if the names do not cover most of the texts.
+
+    Nor if most texts have one number, whose names differ: "12 Main St" is an address.
+    """
+    counts = Counter(name for each in names for name in dict.fromkeys(each))
+    often, rare = max(OFTEN, FEWEST_ROWS * texts), max(OFTEN, MOST_ODD * texts)
+    numbers = [name for name, count in counts.items() if name and count >= often]
+    words = Counter(word for each in lists for word in dict.fromkeys(values_of(each, numbers)[1]))
+    chosen = numbers + [word for word, count in words.items() if rare <= count]
+    read = [values for each in lists for values, others, whole in [values_of(each, chosen)] if whole and not others]
+    known = {name: [values[name] for values in read if name in values] for name in chosen}
+    one = max(counts.values(), default=0) < (1 - FEWEST_ROWS) * texts and counts.total() < 1.5 * texts
+    few = len(read) < max(FEWEST_READ, (1 - 4 * MOST_ODD) * texts) or not 1 < len(chosen) <= MOST_BESIDE
+    if one or few or not any(len(set(known[name])) >= FEWEST_STEPS for name in numbers):
+        return {}
+    lacking = {name: "#" not in name or len(known[name]) < (1 - FEWEST_ROWS) * len(read) for name in chosen}
+    typical = {name: 0.0 if lacking[name] else float(np.median(known[name])) for name in chosen}
+    typical = {name: usual for name, usual in typical.items() if len({each.get(name, usual) for each in read}) > 1}
+    return typical if len(typical) > 1 else {}
+
+
 def _medians(numbers: Iterable[Sequence[float]]) -> dict[int, float]:
     """The median of each number that differs between cells, by its place; some cells have fewer."""
     columns = enumerate(itertools.zip_longest(*numbers, fillvalue=0.0))
@@ -258,7 +345,8 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
     if not plain:
         return ColumnForm(kind="number")
     joined = "\n".join(plain)
-    if CODE.search(joined) or (_LONG.search(joined) and (gaps or not _exact(plain))):
+    counts = len(plain) >= FEWEST_READ and _COUNTS.fullmatch(joined)
+    if counts or CODE.search(joined) or (_LONG.search(joined) and (gaps or not _exact(plain))):
         return None
     numbers = pd.to_numeric(np.array(plain, dtype=object), errors="coerce")
     if not np.isnan(numbers.astype(np.float64)).any():

@@ -1,8 +1,8 @@
-"""Several numbers in one text, versions, and numbers among words, each read from one text."""
+"""Several numbers in one text, by place or by name, versions, and numbers among words, each read from one text."""
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from vicinal.data.date_spelling import day_of
 from vicinal.data.spelling import (
@@ -32,7 +32,9 @@ _SWAPPED = str.maketrans(",.", ".,")
 _MEASURED = re.compile(rf"({_PART.pattern}) ?([^\W\d_]{{1,12}}[23]?)(?![^\W\d_])")
 _SIDES = re.compile(r"([0-9]) ?[x\u00d7] ?(?=[0-9.,]+ ?([mck]?m|in|ft)\b)")
 """Between two lengths, of which the last has the unit of both."""
-_TIMES = re.compile("# ?[x\u00d7] ?#")
+_TIMES, _ORDINAL = re.compile("# ?[x\u00d7] ?#"), re.compile(r"#(?:st|nd|rd)\b")
+_FLOOR = re.compile(r"^(?:(lower )?(?:upper )?(basement)|ground(?: floor)?)(?= (?:out )?of [0-9])")
+"""The lowest floors out of so many."""
 
 
 def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[float]] | None:
@@ -45,19 +47,31 @@ def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[f
     >>> parts_of("A12"), parts_of("12.png"), parts_of("12-034"), parts_of("(555) 864-6732"), parts_of("123.456.789-09")
     (None, None, None, None, None)
     """
+    text = _spelled(text, decimal, unit)
+    numbers = _PART.findall(text)
+    around = _ORDINAL.sub("#th", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
+    around = _TIMES.sub("#x#", around)
+    shortest = 1 if around == "#-#" else 2
+    codes = any(_is_code(one, shortest) for one in numbers)
+    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
+        return None
+    return around, [float(number.replace(",", "")) for number in numbers]
+
+
+def _is_code(number: str, shortest: int = 2) -> bool:
+    """Whether a number is so long, or begins with a zero, that it is a name."""
+    return number.isdecimal() and (len(number) > LONGEST_NUMBER or (number[0] == "0" and len(number) > shortest))
+
+
+def _spelled(text: str, decimal: str, unit: str) -> str:
+    """A text in lower case with points before decimals, and its measures in one unit."""
     text = _ABOUT.sub("", text.casefold()) if decimal == "." else _ABOUT.sub("", text.casefold()).translate(_SWAPPED)
+    text = _FLOOR.sub(lambda floor: "-2" if floor[1] else "-1" if floor[2] else "0", text)
     if unit:
         while (sides := _SIDES.sub(r"\1 \2 x ", text)) != text:
             text = sides
         text = _MEASURED.sub(lambda part: _in_unit(part, unit), text)
-    numbers = _PART.findall(text)
-    around = _TIMES.sub("#x#", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
-    shortest = 1 if around == "#-#" else 2
-    whole = [one for one in numbers if one.isdecimal()]
-    codes = any(len(one) > LONGEST_NUMBER or (one[0] == "0" and len(one) > shortest) for one in whole)
-    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
-        return None
-    return around, [float(number.replace(",", "")) for number in numbers]
+    return text
 
 
 def _in_unit(part: re.Match[str], unit: str) -> str:
@@ -115,6 +129,9 @@ def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
 
 
 _WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
+_ONE = re.compile(
+    r"(?<!half )\b(?:an?|ein(?:em|er)?|un) (?=(?:year|month|week|day|hour|minute|jahr|monat|woche|an|mois)\b)"
+)
 _LONGEST_BESIDE = 32
 """Characters before and after a number or date, each, up to which words are looked for there."""
 
@@ -125,6 +142,7 @@ def words_beside(text: str) -> tuple[str, str] | None:
     >>> words_beside("\u00a37,500 ono"), words_beside("from 12 km/h (est.)"), words_beside("until Nov 2024")
     (('# ono', '\u00a37,500'), ('from # (est.)', '12 km/h'), ('until #', 'Nov 2024'))
     """
+    text = _ONE.sub("1 ", text)
     digits = [place for place, sign in enumerate(text) if sign.isdigit()]
     if not digits or digits[0] > _LONGEST_BESIDE or len(text) - digits[-1] > _LONGEST_BESIDE:
         return None
@@ -154,3 +172,71 @@ def worded_number(text: str, sign: str) -> tuple[str, str] | None:
         return None
     same = not number.sign or converted(1.0, number.sign, sign) is not None
     return parts if same else (parts[0].replace("#", f"# {number.sign}"), bare[0])
+
+
+_MARK = re.compile(r"[|,;+()\[\]{}@\u2022\u00b7&*\n]| - |(?<![^\W\d_])/|/(?![^\W\d_])|\b(?:and|with|und|et|y)\b")
+_NAMED = re.compile(rf"(?:(?<![^\W_])|(?<=[0-9]x)){_PART.pattern}")
+_POWER = re.compile(r"(?<=m)[23](?![\w.,])|(?<=ft)[23](?![\w.,])")
+_LETTERS = re.compile(r"[^\W\d_](?:.*[^\W_])?[\u00b2\u00b3]?")
+
+
+class Listed(NamedTuple):
+    """What a text lists: each number with the words directly before and after it, and the words beside none."""
+
+    numbers: list[tuple[float, str, str]]
+    words: list[str]
+
+
+def listed_in(text: str, decimal: str = ".", unit: str = "") -> Listed | None:
+    """The numbers of a text of :func:`plain_text` by the words around them; None if one may be a code.
+
+    >>> listed_in("Studio | 1 ba | 850 sqft")
+    Listed(numbers=[(1.0, '', 'ba'), (850.0, '', 'sqft')], words=['studio'])
+    >>> listed_in("Rooms: 3, fat 2 g"), listed_in("a house"), listed_in("A12")
+    (Listed(numbers=[(3.0, 'room', ''), (2.0, 'fat', 'g')], words=[]), Listed(numbers=[], words=['a house']), None)
+    """
+    text = _POWER.sub(lambda power: {"2": "\u00b2", "3": "\u00b3"}[power[0]], text)
+    if not any(map(str.isdecimal, text)):
+        return Listed([], _phrases(text.casefold()))
+    text = re.sub(r"(?<=[^\W\d_]{3})s\b", "", _spelled(text.replace("#", " "), decimal, unit))
+    numbers, pieces = _NAMED.findall(text), _NAMED.split(text)
+    if not 0 < len(numbers) <= MOST_PARTS or any(map(_is_code, numbers)):
+        return None
+    before, after, words = [""] * len(numbers), [""] * len(numbers), list[str]()
+    for place, piece in enumerate(pieces):
+        phrases, bare = _phrases(piece), piece.strip()
+        if phrases and place < len(before) and bare[-1] in ":=":
+            before[place] = phrases.pop()
+        if phrases and place and not _MARK.match(bare):
+            after[place - 1] = phrases.pop(0)
+        if phrases and place < len(before) and bare[-1] not in ":=" and not _MARK.search(bare[-1]):
+            before[place] = phrases.pop()
+        words += phrases
+    values = [float(number.replace(",", "")) for number in numbers]
+    return Listed(list(zip(values, before, after, strict=True)), words)
+
+
+def _phrases(piece: str) -> list[str]:
+    matches = (_LETTERS.search(part) for phrase in _MARK.split(piece) for part in re.split("[:=]", phrase))
+    return [match[0] for match in matches if match is not None]
+
+
+def values_of(listed: Listed, names: Iterable[str]) -> tuple[dict[str, float], list[str], bool]:
+    """The number or, of a word, 1 of each of the ``names`` that a text has, other words, and if all numbers have one.
+
+    >>> values_of(listed_in("3 bed flat"), ["# bed", "flat"])
+    ({'# bed': 3.0, 'flat': 1.0}, [], True)
+    """
+    numbers = sorted((name for name in names if "#" in name), key=len, reverse=True)
+    values, words, whole = dict[str, float](), list(listed.words), True
+    for number, before, after in listed.numbers:
+        for name in numbers:
+            first, last = map(str.strip, name.split("#"))
+            if first in ("", before) and (after == last or not last or after.startswith(f"{last} ")):
+                values[name] = values.get(name, 0.0) + number
+                words += [before] * bool(before and not first) + [after[len(last) :].strip()] * (after != last)
+                break
+        else:
+            whole = False
+    said = [word for word in words if word in names]
+    return values | dict.fromkeys(said, 1.0), [word for word in words if word not in said], whole

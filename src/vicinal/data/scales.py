@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from vicinal.data.parts_spelling import words_beside
-from vicinal.data.spelling import Number, converted, number_of
+from vicinal.data.spelling import LONGEST_NUMBER, Number, converted, number_of
 
 FEWEST_STEPS, MOST_STEPS = 3, 50
 """Different steps of a scale in a column, at least and at most."""
@@ -75,7 +75,7 @@ _RANGE = re.compile(
     r"(?:between|from|von|de|entre)? ?(?P<low>[^a-z]*[0-9].*?) ?(?:-|~|\.\.+|\b(?:to|bis|and|und|\u00e0|a|et|y)\b) ?"
     r"(?P<high>\S.*)"
 )
-_ONE = re.compile(r"(?<!half )\b(?:an?|ein(?:em|er)?|un) (?=(?:year|month|week|day|hour|jahr|monat|woche|an|mois)\b)")
+_LONG = re.compile(rf"[0-9]{{{LONGEST_NUMBER + 1},}}")
 _NUMBERED = re.compile(
     r"(?P<first>[0-9]{1,2})(?: ?[-=:.)(] ?(?P<then>[^\d)]*)\)?)?|(?P<before>\D+?) ?[(\[](?P<last>[0-9]{1,2})[)\]]"
 )
@@ -168,7 +168,7 @@ def range_of(text: str) -> tuple[float, float] | None:
     """
     match = _RANGE.fullmatch(text)
     low, high = (None, None) if match is None else (_number(match["low"]), _number(match["high"]))
-    if low is None or high is None:
+    if low is None or high is None or _LONG.search(text):
         return None
     ends = _value(low, low.sign or high.sign), _value(high, high.sign)
     return ends if low.sign in ("", high.sign) and ends[0] < ends[1] else None
@@ -181,7 +181,7 @@ def _point(text: str) -> tuple[float, float] | None:
 
 def _number(text: str) -> Number | None:
     """The one number in a text, whatever words are beside it, as in "under a year"; not a code, such as 007."""
-    parts = words_beside(_ONE.sub("1 ", text.strip()))
+    parts = words_beside(text.strip())
     return None if parts is None or re.match(r"0\d", parts[1]) else number_of(parts[1])
 
 

@@ -205,7 +205,13 @@ def _as_typed(frame: pd.DataFrame) -> tuple[TableForm, pd.DataFrame]:
     for name, one in TableForm.of(_judged(frame)).columns.items():
         if one.sign == SPAN:  # beside spans of days there are days
             one = one.model_copy(update={"kind": "date", "sign": "", "typical": {}})
-        if one.kind in ("parts", "worded", "scale", "list"):  # numbers among words, and words, are compared as texts
+        if one.kind in (
+            "parts",
+            "worded",
+            "fields",
+            "scale",
+            "list",
+        ):  # words are compared as texts, with numbers in them
             continue
         cells, typed, forms[name] = read_column(one, frame[name]), frame[name], one
         odd = np.array(cells.isna() & (one.kind in ("number", "date", "duration")))

@@ -334,7 +334,7 @@ def task_of(model: NeighborEstimator) -> str:
 
 def _shown_rows(model: NeighborEstimator, bank: Bank) -> pd.DataFrame:
     """The rows of a bank as explanations show them."""
-    rows = bank.rows
+    rows = model.form_.written(bank.rows)
     rows.attrs = {}  # which parquet would write beside the rows, as it would levels that no row has
     for name in rows.columns:
         if rows[name].dtype == object or isinstance(rows[name].dtype, pd.CategoricalDtype):
