@@ -209,21 +209,11 @@ class Display:
             self._line = ""
 
 
-class _ToLog(logging.Handler):
-    """Messages of loggers as lines."""
-
-    def __init__(self, log: Callable[[str], None]) -> None:
-        super().__init__()
-        self.log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.log(record.getMessage())
-
-
 @contextmanager
 def logged(log: Callable[[str], None], name: str = "vicinal") -> Iterator[None]:
     """Give the messages of a logger to ``log`` inside the block."""
-    logger, handler = logging.getLogger(name), _ToLog(log)
+    logger, handler = logging.getLogger(name), logging.Handler()
+    handler.emit = lambda record: log(record.getMessage())  # type: ignore[method-assign]
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -289,13 +289,8 @@ def read_parquet(stream: BinaryIO, name: str) -> "pyarrow.Table":
     """
     import pyarrow
 
-    most = most_unpacked(stream.seek(0, os.SEEK_END))
-    stream.seek(0)
-    try:
-        batches = list(_counted_batches(stream, name, most))
-        return pyarrow.Table.from_batches(batches[1:], batches[0].schema)
-    except (pyarrow.ArrowException, OSError) as wrong:
-        raise ValueError(f"{name}: expected a whole parquet file, got: {short_text(wrong, ECHO)}") from None
+    batches = list(_counted_batches(stream, name, machine_memory()))
+    return pyarrow.Table.from_batches(batches[1:], batches[0].schema)
 
 
 def read_frame(stream: BinaryIO, name: str, *, ignore_metadata: bool = False) -> "pandas.DataFrame":
@@ -315,13 +310,8 @@ def parquet_frames(stream: BinaryIO, name: str) -> "Iterator[pandas.DataFrame]":
     """
     import pyarrow
 
-    most = max(UNPACKED, TIMES * stream.seek(0, os.SEEK_END))
-    stream.seek(0)
-    try:
-        for batch in _counted_batches(stream, name, most):
-            yield as_frame(pyarrow.Table.from_batches([batch]), name, ignore_metadata=True)
-    except (pyarrow.ArrowException, OSError) as wrong:
-        raise ValueError(f"{name}: expected a whole parquet file, got: {short_text(wrong, ECHO)}") from None
+    for batch in _counted_batches(stream, name):
+        yield as_frame(pyarrow.Table.from_batches([batch]), name, ignore_metadata=True)
 
 
 def as_frame(table: "pyarrow.Table", name: str, *, ignore_metadata: bool) -> "pandas.DataFrame":
@@ -335,29 +325,37 @@ def as_frame(table: "pyarrow.Table", name: str, *, ignore_metadata: bool) -> "pa
     return frame
 
 
-def _counted_batches(stream: BinaryIO, name: str, most: int) -> "Iterator[pyarrow.RecordBatch]":
-    """A batch without rows, for the schema, and then the rows."""
+def _counted_batches(stream: BinaryIO, name: str, memory: int | None = None) -> "Iterator[pyarrow.RecordBatch]":
+    """A batch without rows, for the schema, and then the rows; ``memory``: that they must all fit in together."""
     import pyarrow
     from pyarrow import parquet
 
-    metadata = parquet.read_metadata(stream)
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
-    check_unpacked(name, sum(chunk.total_uncompressed_size + 8 * chunk.num_values for chunk in chunks), most)
-    schema = metadata.schema.to_arrow_schema()
-    yield pyarrow.RecordBatch.from_pylist([], schema=schema)
-    coded = {field.name for field in schema if pyarrow.types.is_dictionary(field.type)}  # as categories, in their order
-    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    texts = [one.path for one in columns if one.physical_type == "BYTE_ARRAY" and one.path not in coded]
+    most = max(UNPACKED, TIMES * stream.seek(0, os.SEEK_END))
+    most = most if memory is None else min(most, memory)
     stream.seek(0)
-    file = parquet.ParquetFile(stream, read_dictionary=texts)
-    total = 0
-    for group in range(len(groups)):  # each has dictionaries of its own
-        for batch in file.iter_batches(_BATCH, row_groups=[group]):
-            total += sum(_decoded_size(column) for column in batch.columns)
-            check_unpacked(name, total, most)
-            decoded = [_decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-            yield pyarrow.RecordBatch.from_arrays(decoded, schema=schema)
+    try:
+        metadata = parquet.read_metadata(stream)
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
+        check_unpacked(name, sum(chunk.total_uncompressed_size + 8 * chunk.num_values for chunk in chunks), most)
+        schema = metadata.schema.to_arrow_schema()
+        yield pyarrow.RecordBatch.from_pylist([], schema=schema)
+        coded = {
+            field.name for field in schema if pyarrow.types.is_dictionary(field.type)
+        }  # as categories, in their order
+        columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+        texts = [one.path for one in columns if one.physical_type == "BYTE_ARRAY" and one.path not in coded]
+        stream.seek(0)
+        file = parquet.ParquetFile(stream, read_dictionary=texts)
+        total = 0
+        for group in range(len(groups)):  # each has dictionaries of its own
+            for batch in file.iter_batches(_BATCH, row_groups=[group]):
+                total += sum(_decoded_size(column) for column in batch.columns)
+                check_unpacked(name, total, most)
+                decoded = [_decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+                yield pyarrow.RecordBatch.from_arrays(decoded, schema=schema)
+    except (pyarrow.ArrowException, OSError) as wrong:
+        raise ValueError(f"{name}: expected a whole parquet file, got: {short_text(wrong, ECHO)}") from None
 
 
 def _decoded_size(column: Any) -> int:

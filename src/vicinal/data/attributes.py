@@ -35,7 +35,9 @@ def attribute_groups(values: "pd.Series[Any]", *, least: int = 2) -> tuple[Codes
     numbers = as_numbers(present)
     if len(np.unique(numbers)) > _FEW and not np.isnan(numbers).any():
         cuts = np.quantile(numbers, np.arange(1, _PARTS) / _PARTS)
-        codes, names = _named_parts(numbers, np.searchsorted(cuts, numbers))
+        used, codes = np.unique(np.searchsorted(cuts, numbers), return_inverse=True)
+        ends = [(numbers[codes == part].min(), numbers[codes == part].max()) for part in range(len(used))]
+        names = [f"{plain(low, 6)} to {plain(high, 6)}" if low < high else plain(low, 6) for low, high in ends]
     else:
         values_there, codes = np.unique(class_names(present, numbers).astype(str), return_inverse=True)
         names = [str(value) for value in values_there]
@@ -48,9 +50,3 @@ def attribute_groups(values: "pd.Series[Any]", *, least: int = 2) -> tuple[Codes
     every = np.full(len(values), len(names), dtype=np.int64)
     every[there] = codes
     return every, [*names, *(["missing"] if not there.all() else [])]
-
-
-def _named_parts(numbers: NDArray[np.float64], parts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
-    used, codes = np.unique(parts, return_inverse=True)
-    ends = [(numbers[parts == part].min(), numbers[parts == part].max()) for part in used]
-    return codes, [f"{plain(low, 6)} to {plain(high, 6)}" if low < high else plain(low, 6) for low, high in ends]

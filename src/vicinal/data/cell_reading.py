@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -40,9 +41,10 @@ from vicinal.data.parts_spelling import (
 from vicinal.data.scales import range_of, step_of
 from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, converted, feet_of, number_of, plain_text
 from vicinal.encoders.base import refuse
+from vicinal.encoders.calendar import moments_of
 from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import is_list, read_list
-from vicinal.encoders.numeric import as_float, moments_of
+from vicinal.encoders.numeric import as_float
 
 Dates = NDArray[np.datetime64]
 T = TypeVar("T")
@@ -71,16 +73,8 @@ def is_gap(form: ColumnForm, cell: Any) -> bool:
 
 def _each(column: "pd.Series[Any]", reading: Callable[[Any], T]) -> list[T]:
     """``reading`` of each cell, once for each different text."""
-    known: dict[str, T] = {}
-    cells: list[T] = []
-    for cell in column.tolist():
-        if isinstance(cell, str):
-            if cell not in known:
-                known[cell] = reading(cell)
-            cells.append(known[cell])
-        else:
-            cells.append(reading(cell))
-    return cells
+    once = functools.cache(reading)
+    return [once(cell) if isinstance(cell, str) else reading(cell) for cell in column.tolist()]
 
 
 def _with_index(cells: Any, column: "pd.Series[Any]", dtype: Any = None) -> "pd.Series[Any]":

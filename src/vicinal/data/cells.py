@@ -10,7 +10,8 @@ from vicinal.core import counted, short
 from vicinal.core.checks import short_text
 from vicinal.data.date_spelling import day_of
 from vicinal.data.spelling import plain_text
-from vicinal.encoders.numeric import as_float, moments_of
+from vicinal.encoders.calendar import moments_of
+from vicinal.encoders.numeric import as_float
 
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
 """How programs write a missing number: read as missing if all other cells of a column are numbers."""

@@ -4,7 +4,7 @@ import csv
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ import pandas as pd
 from vicinal.core import counted, listed
 from vicinal.core.checks import ECHO, short_text
 from vicinal.core.formulas import unescape_formula
+from vicinal.core.progress import Log
 from vicinal.data.cells import exact_text
 from vicinal.data.formats import (
     ALIGNED,
@@ -31,8 +32,6 @@ from vicinal.data.formats import (
     text_encoding,
 )
 from vicinal.data.totals import MOST_NOTES, without_totals
-
-Log = Callable[[str], None]
 
 MOST_OF_A_NAME = 500
 """Columns of one name, at most, that a csv file may have."""

@@ -1,11 +1,11 @@
 """Rows of identical content: finding them, and which of them a split separates."""
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from vicinal.core import counted
 from vicinal.core.identity import spelled
-from vicinal.core.untrusted import open_regular
 from vicinal.data.column_form import is_missing
 from vicinal.data.splits import Split
 from vicinal.data.table import Table
 from vicinal.encoders.kinds import elements_of
-from vicinal.encoders.media import LARGEST_FILE
+from vicinal.encoders.media import read_cell
 
 MEDIA = ("image", "audio")
+_EXAMPLES = 3
+"""Pairs of rows that a sentence shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,26 +50,15 @@ class Duplicates:
         return sum(len(group) - 1 for group in self.groups)
 
 
-@dataclass(frozen=True)
-class Leak:
+class Leak(NamedTuple):
     """Copies of rows on both sides of a split.
 
     Attributes:
         test: number of test rows with a copy among the training or validation rows.
-        validation: number of validation rows with a copy among the training rows.
-        groups: number of groups of identical rows in the whole table.
-        extra: number of rows of the table that are a copy of an earlier one.
-        conflicting: number of groups of identical rows with more than one target.
-        examples: a few pairs of row labels (test row, its copy).
         sentence: a summary for people; "" if the table has no copies.
     """
 
     test: int
-    validation: int
-    groups: int
-    extra: int
-    conflicting: int
-    examples: list[tuple[Any, Any]]
     sentence: str
 
 
@@ -106,25 +96,13 @@ def find_duplicates(
     return Duplicates(content, groups, conflicting, chance, table.rows, table.grouped)
 
 
-def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3) -> Leak:
+def duplicates_across(split: Split, duplicates: Duplicates) -> Leak:
     """Find the ``duplicates`` that a ``split`` has on both sides, so that test rows were seen in training."""
-    content = duplicates.content
+    content, rows = duplicates.content, duplicates.rows
     seen = np.concatenate([split.train, split.validation])
     leaked = split.test[np.isin(content[split.test], content[seen])]
-    validation = int(np.isin(content[split.validation], content[split.train]).sum())
-    pairs = []
-    for position in leaked[:examples]:
-        copy = seen[np.argmax(content[seen] == content[position])]
-        pairs.append((duplicates.rows[position], duplicates.rows[copy]))
-    return Leak(
-        test=len(leaked),
-        validation=validation,
-        groups=len(duplicates.groups),
-        extra=duplicates.extra,
-        conflicting=duplicates.conflicting,
-        examples=pairs,
-        sentence=_sentence(duplicates, len(leaked), len(split.test), pairs),
-    )
+    pairs = [f"{rows[at]} = {rows[seen[np.argmax(content[seen] == content[at])]]}" for at in leaked[:_EXAMPLES]]
+    return Leak(len(leaked), _sentence(duplicates, len(leaked), len(split.test), ", ".join(pairs)))
 
 
 def table_fingerprint(table: Table) -> str:
@@ -138,7 +116,7 @@ def table_fingerprint(table: Table) -> str:
     return digest.hexdigest()[:16]
 
 
-def _sentence(duplicates: Duplicates, leaked: int, tested: int, pairs: list[tuple[Any, Any]]) -> str:
+def _sentence(duplicates: Duplicates, leaked: int, tested: int, shown: str) -> str:
     if not duplicates.groups:
         return ""
     one = duplicates.extra == 1
@@ -151,7 +129,6 @@ def _sentence(duplicates: Duplicates, leaked: int, tested: int, pairs: list[tupl
         copies += f" ({differ})"
     if not leaked:
         return f"{copies}; none of them is on both sides of the split"
-    shown = ", ".join(f"{one} = {other}" for one, other in pairs)
     instead = "give copies one group, or leave them out"
     if not duplicates.grouped:
         instead = "say --group COLUMN with a column that is the same for copies, and they stay on one side"
@@ -193,22 +170,8 @@ def _cell_bytes(cell: Any) -> bytes:
     return str(cell).strip().encode("utf-8", "surrogatepass")
 
 
-def _file_digest(name: str, root: Path | None) -> bytes | None:
-    """Digest of a file that an encoder would read; None for one that it would refuse."""
-    try:
-        path = ((root or Path()) / name).resolve()
-        if root is not None and not path.is_relative_to(root.resolve()):
-            return None
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size > LARGEST_FILE:
-                return None
-            return hashlib.file_digest(file, "sha256").digest()
-    except (OSError, ValueError, RuntimeError):  # a null byte, a ring of links
-        return None
-
-
 def _media_bytes(cell: Any, root: Path | None, seen: dict[str, bytes]) -> bytes | None:
-    """Digest of the file that an image or audio cell holds or names; of the name, if there is no such file."""
+    """Digest of the file that an image or audio cell holds or names; of the name, if no encoder would read it."""
     if isinstance(cell, dict):
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
     if isinstance(cell, (bytes, bytearray)):
@@ -217,5 +180,7 @@ def _media_bytes(cell: Any, root: Path | None, seen: dict[str, bytes]) -> bytes 
         return None
     name = str(cell)
     if name not in seen:
-        seen[name] = _file_digest(name, root) or name.encode("utf-8", "surrogatepass")
+        seen[name] = name.encode("utf-8", "surrogatepass")
+        with suppress(ValueError):
+            seen[name] = hashlib.sha256(read_cell(name, column="", row="", what="", root=root)).digest()
     return seen[name]

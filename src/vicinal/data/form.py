@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 
 from vicinal.core import CellWarning, check_choice, listed, short
 from vicinal.core.checks import short_text, warn_caller
+from vicinal.core.progress import Log
 from vicinal.core.untrusted import Saved
 from vicinal.data.cell_reading import is_gap, is_odd, read_column, written
 from vicinal.data.cells import missing_cells
@@ -20,7 +21,6 @@ from vicinal.data.column_form import PARTIAL_DATES, ColumnForm, date_of
 from vicinal.data.drafts import draft_of, why_text
 from vicinal.encoders.base import Kind
 
-Log = Callable[[str], None]
 Advice = Callable[[str, str, Any], str]
 """How a reader of sentences sets something of a column: of a setting, the column's name and the value."""
 

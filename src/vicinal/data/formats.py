@@ -320,13 +320,6 @@ def _sample(path: Path, encoding: str) -> str:
     return (sample[: sample.rfind("\n") + 1] or sample) if len(sample) == _SAMPLE else sample
 
 
-def _cut(delimiter: str, sample: str) -> tuple[int, list[list[str]]]:
-    """The lines before the header, see :func:`header_place`, and the rows of cells from there on."""
-    rows = list(cell_rows(sample, delimiter))
-    first = header_place(rows)[0]
-    return first if any(rows[:first]) else 0, [row for row in rows[first:] if row and not RULE.fullmatch("".join(row))]
-
-
 def header_place(rows: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
     """Which of the first rows of cells is the header, and names above it that belong to its own.
 
@@ -407,7 +400,8 @@ def _is_number(cell: str) -> bool:
 def _cut_by(delimiter: str, sample: str) -> tuple[float, int]:
     """The share of lines with as many cells as the header, if it has several, and the number of these cells."""
     try:
-        rows = _cut(delimiter, sample)[1]
+        rows = list(cell_rows(sample, delimiter))
+        rows = [row for row in rows[header_place(rows)[0] :] if row and not RULE.fullmatch("".join(row))]
     except csv.Error:
         return 0.0, 0
     width = len(rows[0]) if rows else 0

@@ -93,7 +93,11 @@ def impute_by_matching(
     generator = torch.Generator().manual_seed(seed)
     places = torch.from_numpy(missing)
     entries = (0.1 * torch.randn(int(missing.sum()), generator=generator, dtype=torch.float64)).requires_grad_()
-    transform = _transform(values.shape[1], couplings, seed)
+    width = values.shape[1]  # couplings move the first and the second half of the columns in turn
+    halves = itertools.cycle([slice(width // 2, None), slice(None, width // 2)])
+    with seeded(seed):
+        moves = [_Coupling(width, next(halves), 2 * width) for _ in range(couplings if width > 1 else 0)]
+    transform = nn.Sequential(*moves).double()
     groups = [{"params": [entries], "lr": learning_rate}]
     groups += [{"params": list(transform.parameters()), "lr": transform_rate}] if len(transform) else []
     optimizer = torch.optim.RMSprop(groups)
@@ -105,11 +109,3 @@ def impute_by_matching(
         optimizer.step()
     full = rows.masked_scatter(places, entries.detach()).numpy() * deviation + mean
     return np.where(missing, full, values)
-
-
-def _transform(width: int, couplings: int, seed: int) -> nn.Sequential:
-    """Couplings that move the first and the second half of the columns in turn."""
-    halves = itertools.cycle([slice(width // 2, None), slice(None, width // 2)])
-    with seeded(seed):
-        steps = [_Coupling(width, next(halves), 2 * width) for _ in range(couplings if width > 1 else 0)]
-    return nn.Sequential(*steps).double()

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core.checks import ECHO, short, short_text
+from vicinal.core.progress import Log
 from vicinal.data.column_form import is_missing
-from vicinal.data.delimited import Log
 from vicinal.data.formats import decoding, text_encoding
 from vicinal.encoders.kinds import is_file, read_list
 
@@ -274,7 +274,7 @@ def _check_row(row: Any, where: str, prefix: str, *, plain: bool = False) -> Non
         raise ValueError(f"{prefix} a {type(row).__name__} in {where}")
     if not plain and _depth(row) > DEEPEST:
         raise ValueError(_nested(prefix, where))
-    if not plain and not _is_text(json.dumps(row, ensure_ascii=False)):
+    if not plain and re.search(r"[\ud800-\udfff]", json.dumps(row, ensure_ascii=False)):
         raise ValueError(f"{prefix} one with half of a character (a lone surrogate) in {where}; save it as UTF-8")
 
 
@@ -285,11 +285,3 @@ def _depth(value: Any) -> int:
         level = [part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer)]
         depth += 1
     return depth
-
-
-def _is_text(line: str) -> bool:
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

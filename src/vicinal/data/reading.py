@@ -1,7 +1,7 @@
 """Reading a table from the file or folder that a user names: csv, tsv, json, parquet, Excel and others."""
 
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,23 +9,26 @@ import pandas as pd
 
 from vicinal.core import listed, nearest, short
 from vicinal.core.checks import ECHO, short_text
+from vicinal.core.progress import Log
 from vicinal.core.untrusted import arrow_tables, as_frame, open_regular, parquet_frames, read_frame
 from vicinal.data.databases import DATABASES, read_database
-from vicinal.data.delimited import Log, delimited_pieces
+from vicinal.data.delimited import delimited_pieces
 from vicinal.data.form import TableForm
 from vicinal.data.formats import READABLE, advice_for, check_names, other_format
 from vicinal.data.json_tables import flat_table, json_rows, read_json
 from vicinal.data.sources import PACKED, TEXTS, source_files, unpacked
-from vicinal.data.typed import folder_images, image_table, is_dataset, read_arrow, read_dataset, read_workbook
+from vicinal.data.typed import arrow_table, folder_images, image_table, is_dataset, read_dataset, read_workbook
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is read: columns of ids, the log, and the sheet or table that is named."""
+    """How a table is read: see :func:`table_pieces`; and the sheet or table that is named."""
 
+    size: int | None
+    need: Collection[str]
     ids: Collection[str]
     log: Log
-    part: str = ""
+    part: str
 
 
 def read_table(
@@ -109,34 +112,16 @@ def table_pieces(
         log: see there.
     """
     files, part = source_files(path)
-    how = Reading(ids, log, part)
+    how = Reading(size, need, ids, log, part)
     first: tuple[Path, list[str]] | None = None
     for file in files:
         check_table(file, part)
         with unpacked(file, part=part) as plain:
-            for piece in _pieces(plain, size, need, how):
+            for piece in [_read_folder(plain, how)] if plain.is_dir() else READERS[plain.suffix.lower()](plain, how):
                 frame = with_names(plain, flat_table(piece))
                 first = first or (file, list(frame.columns))
                 _check_same(file, frame, *first)
                 yield frame
-
-
-def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -> Iterator[pd.DataFrame]:
-    """The rows of one file; those of csv and tsv as texts."""
-    ending = path.suffix.lower()
-    if path.is_dir():
-        yield _read_folder(path, how)
-    elif ending in DELIMITED:
-        yield from delimited_pieces(path, size, how.ids, how.log)
-    elif ending in LINES and size is not None:
-        yield from _line_pieces(path, size, need, how.log)
-    elif ending == ".parquet" and size is not None:
-        with open_regular(path) as stream:
-            yield from parquet_frames(stream, path.name)
-    elif ending in ARROW and size is not None:
-        yield from (as_frame(table, path.name, ignore_metadata=True) for table in arrow_tables(path))
-    else:
-        yield READERS[ending](path, how)
 
 
 def _check_same(file: Path, frame: pd.DataFrame, first: Path, names: list[str]) -> None:
@@ -198,9 +183,14 @@ def check_file(path: Path) -> None:
     raise ValueError(f"{short_text(path, ECHO)}: expected a file, got {got}")
 
 
-def _read_parquet(path: Path, _: Reading) -> pd.DataFrame:
+def _read_parquet(path: Path, how: Reading) -> Iterator[pd.DataFrame]:
     with open_regular(path) as file:
-        return read_frame(file, path.name, ignore_metadata=True)
+        yield from parquet_frames(file, path.name) if how.size else [read_frame(file, path.name, ignore_metadata=True)]
+
+
+def _read_arrow(path: Path, how: Reading) -> Iterator[pd.DataFrame]:
+    for table in arrow_tables(path) if how.size else [arrow_table([path])]:
+        yield as_frame(table, path.name, ignore_metadata=True)
 
 
 def _read_folder(folder: Path, how: Reading) -> pd.DataFrame:
@@ -223,18 +213,21 @@ def _read_folder(folder: Path, how: Reading) -> pd.DataFrame:
     return read_cells(tables[0], ids=how.ids, log=how.log)
 
 
-def _line_pieces(path: Path, size: int, need: Collection[str], log: Log) -> Iterator[pd.DataFrame]:
-    missing = dict.fromkeys(need)
-    for row in json_rows(path, log):
+def _read_lines(path: Path, how: Reading) -> Iterator[pd.DataFrame]:
+    if how.size is None:
+        yield pd.DataFrame(list(json_rows(path, how.log)))
+        return
+    missing = dict.fromkeys(how.need)
+    for row in json_rows(path, how.log):
         for name in row:
             missing.pop(name.strip(), None)
         if not missing:
             break
     rows = json_rows(path, lambda line: None)
-    while piece := list(itertools.islice(rows, size)):
+    while piece := list(itertools.islice(rows, how.size)):
         frame = pd.DataFrame(piece)
         known = {str(name).strip() for name in frame.columns}
-        yield frame.assign(**{name: None for name in need if name not in known and name not in missing})
+        yield frame.assign(**{name: None for name in how.need if name not in known and name not in missing})
 
 
 DELIMITED, ARROW, LINES = (
@@ -243,13 +236,13 @@ DELIMITED, ARROW, LINES = (
     (".jsonl", ".ndjson"),
 )
 OBJECTS = (".json", ".geojson")
-READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
-    **dict.fromkeys(DELIMITED, lambda path, how: next(delimited_pieces(path, None, how.ids, how.log))),
-    **dict.fromkeys(OBJECTS, lambda path, how: read_json(path, how.log)),
-    **dict.fromkeys(LINES, lambda path, how: pd.DataFrame(list(json_rows(path, how.log)))),
+READERS: dict[str, Callable[[Path, Reading], Iterable[pd.DataFrame]]] = {
+    **dict.fromkeys(DELIMITED, lambda path, how: delimited_pieces(path, how.size, how.ids, how.log)),
+    **dict.fromkeys(OBJECTS, lambda path, how: [read_json(path, how.log)]),
+    **dict.fromkeys(LINES, _read_lines),
     ".parquet": _read_parquet,
-    **dict.fromkeys(ARROW, lambda path, _: read_arrow(path)),
-    ".xlsx": lambda path, how: read_workbook(path, how.part, how.log),
-    **dict.fromkeys(DATABASES, lambda path, how: read_database(path, how.part)),
+    **dict.fromkeys(ARROW, _read_arrow),
+    ".xlsx": lambda path, how: [read_workbook(path, how.part, how.log)],
+    **dict.fromkeys(DATABASES, lambda path, how: [read_database(path, how.part)]),
 }
-"""The reader of each file ending."""
+"""The reader of each file ending: the rows in pieces, or all together."""

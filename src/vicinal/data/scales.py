@@ -56,19 +56,10 @@ _SCALES = (
 _STEPS = [
     {word: step for step, words in enumerate(scale.split("; ")) for word in words.split(", ")} for scale in _SCALES
 ]
-_NO_ANSWER = set(
-    [
-        "don't know",
-        "do not know",
-        "not sure",
-        "no opinion",
-        "no answer",
-        "weiß nicht",
-        "keine angabe",
-        "prefer not to answer",
-        "refused",
-    ]
-)
+_NO_ANSWER = {
+    *("don't know", "do not know", "not sure", "no opinion", "no answer", "wei\u00df nicht", "keine angabe", "refused"),
+    "prefer not to answer",
+}
 _CODED = re.compile(r"^-?[0-9]{1,3} ?[-=:.)] ?")
 """The number before what it stands for: 98. Don't know."""
 _RANGE = re.compile(

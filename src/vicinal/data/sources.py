@@ -11,10 +11,10 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -170,7 +170,9 @@ def unpacked(path: Path, ending: str = "", part: str = "") -> Iterator[Path]:
             name, blocks = _in_archive(packed, path.name, part)
         else:
             name = path.stem if path.suffix.lower() in PACKED else path.name
-            blocks = _blocks(packed, "gzip" if ending == ".gz" else "zstd", path.name)
+            form, what = ("gzip", "gzip") if ending == ".gz" else ("zstd", "zstandard")
+            opened = functools.partial(pa.CompressedInputStream, pa.PythonFile(packed, mode="r"), form)
+            blocks = _blocks(opened, f"{path.name}: expected a whole {what} file")
         plain = Path(folder) / name
         with plain.open("wb") as file:
             for block in blocks:
@@ -192,7 +194,10 @@ def _in_archive(packed: BinaryIO, name: str, part: str) -> tuple[str, Iterator[b
         expected = f"a table {short(part)} inside" if part else "one table inside"
         advice = f"; name one as {name}#NAME" if inside else f"; one ends in {', '.join(TEXTS)}"
         raise ValueError(f"{name}: expected {expected}, got {listed(inside, 80) or 'none'}{advice}")
-    return PurePosixPath(tables[0]).name, _entry(archive, tables[0], name)
+    opened = functools.partial(archive.open, tables[0])
+    return PurePosixPath(tables[0]).name, _blocks(
+        opened, f"{name}: expected a whole zip archive", "; unpack it yourself"
+    )
 
 
 def _is_table(name: str) -> bool:
@@ -200,23 +205,11 @@ def _is_table(name: str) -> bool:
     return path.suffix.lower() in TEXTS and not any(one.startswith((".", "__MACOSX")) for one in path.parts)
 
 
-def _entry(archive: zipfile.ZipFile, entry: str, name: str) -> Iterator[bytes]:
+def _blocks(opened: Callable[[], IO[bytes]], what: str, advice: str = "") -> Iterator[bytes]:
+    """What is packed, a little at a time, as it may be much."""
     try:
-        with archive.open(entry) as stream:
+        with opened() as stream:
             while block := stream.read(_STEP):
                 yield block
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, zlib.error) as wrong:  # or has a password
-        raise ValueError(
-            f"{name}: expected a whole zip archive, got: {short_text(wrong, ECHO)}; unpack it yourself"
-        ) from None
-
-
-def _blocks(packed: BinaryIO, form: str, name: str) -> Iterator[bytes]:
-    """What is packed, a little at a time, as it may be much."""
-    what = {"gzip": "gzip", "zstd": "zstandard"}[form]
-    try:
-        with pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), form) as stream:
-            while block := stream.read(_STEP):
-                yield block
-    except OSError as wrong:
-        raise ValueError(f"{name}: expected a whole {what} file, got: {short_text(wrong, ECHO)}") from None
+        raise ValueError(f"{what}, got: {short_text(wrong, ECHO)}{advice}") from None

@@ -244,30 +244,20 @@ def _halve(
     strata: NDArray[Any] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Part ``rows`` into (others, held out), both sorted."""
-    from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit  # slow to import
+    from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit  # slow to import
 
     count = int(np.ceil(share * len(rows)))
     if count >= len(rows):
         raise ValueError(
             f"splits: expected shares that leave rows to train on, got {count} of {len(rows)} rows held out"
         )
+    merged = None if strata is None or groups is not None else _merge_rare(strata[rows])
     if groups is not None:
-        return _halve_groups(rows, share, seed, groups[rows])
-    merged = None if strata is None else _merge_rare(strata[rows])
-    if merged is not None and 2 <= merged.max() + 1 <= min(count, len(rows) - count):
-        drawn = next(StratifiedShuffleSplit(1, test_size=share, random_state=seed).split(rows, merged))
+        draws = GroupShuffleSplit(CANDIDATES, test_size=share, random_state=seed).split(rows, groups=groups[rows])
+    elif merged is not None and 2 <= merged.max() + 1 <= min(count, len(rows) - count):
+        draws = StratifiedShuffleSplit(1, test_size=share, random_state=seed).split(rows, merged)
     else:
-        drawn = next(ShuffleSplit(1, test_size=share, random_state=seed).split(rows))
-    return np.sort(rows[drawn[0]]), np.sort(rows[drawn[1]])
-
-
-def _halve_groups(
-    rows: NDArray[np.int64], share: float, seed: int, groups: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    from sklearn.model_selection import GroupShuffleSplit  # slow to import
-
-    splitter = GroupShuffleSplit(CANDIDATES, test_size=share, random_state=seed)
-    draws = list(splitter.split(rows, groups=groups))
+        draws = ShuffleSplit(1, test_size=share, random_state=seed).split(rows)
     others, held_out = min(draws, key=lambda draw: abs(len(draw[1]) / len(rows) - share))
     return np.sort(rows[others]), np.sort(rows[held_out])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from vicinal.core.folders import sha256
+from vicinal.core.progress import Log
 from vicinal.core.untrusted import open_regular
-from vicinal.data.delimited import Log
 from vicinal.data.reading import table_pieces
 from vicinal.data.sources import source_files
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from vicinal.core import counted, listed, nearest, short
 from vicinal.core.checks import short_text
 from vicinal.core.identity import Grouped, as_texts, canonical_ids, differ, first_repeat
+from vicinal.core.progress import Log
 from vicinal.data.cells import as_numbers, as_times, missing_cells, refuse_cells
-from vicinal.data.form import Log, TableForm
+from vicinal.data.form import TableForm
 from vicinal.data.formats import check_names
 from vicinal.data.spelling import number_of
 from vicinal.data.target import Target, Task, read_target
@@ -83,18 +84,9 @@ class Table(Grouped):
 
     def select(self, positions: NDArray[np.int64]) -> "Table":
         """The table with only the rows at ``positions [m]``; ``classes`` and ``dropped`` stay the same."""
-        groups = None if self.groups is None else self.groups[positions]
-        return replace(
-            self,
-            frame=self.frame.iloc[positions],
-            target=self.target[positions],
-            ids=self.ids[positions],
-            groups=groups,
-            rows=self.rows[positions],
-            times=None if self.times is None else self.times[positions],
-            weights=None if self.weights is None else self.weights[positions],
-            attribute=None if self.attribute is None else self.attribute.iloc[positions],
-        )
+        names = ("frame", "target", "ids", "groups", "rows", "times", "weights", "attribute")
+        there = {name: values for name in names if (values := getattr(self, name)) is not None}
+        return replace(self, **{name: getattr(values, "iloc", values)[positions] for name, values in there.items()})
 
     @property
     def mass(self) -> NDArray[np.float64]:
@@ -168,7 +160,10 @@ def prepare_table(
         )
     features = _feature_columns(columns, target, id, (group, time, weight, fair), use, drop)
     ids = _read_ids(frame, id)
-    clusters: NDArray[Any] = np.arange(len(frame)) if group is None else _read_groups(frame[group])
+    clusters: NDArray[Any] = np.arange(len(frame))
+    if group is not None:
+        refuse_cells(frame[group], missing_cells(frame[group]), "a group")
+        clusters = as_texts(canonical_ids(f"column {short_text(group)}", frame[group], labels=frame.index)).astype(str)
     roles_read = [name for name in (target, time, weight, fair) if name is not None]
     frame, form = _as_meant(
         frame,
@@ -375,9 +370,3 @@ def _refuse_repeated(column: pd.Series, ids: NDArray[Any], count: int) -> NoRetu
         f"row {rows[1]}, column {name}: expected ids that are all different, got {short_text(ids[place])} again (first "
         f"in row {rows[0]}; {counted(count, 'such row')}); {instead}"
     )
-
-
-def _read_groups(column: pd.Series) -> NDArray[np.str_]:
-    """Group names ``[rows]``."""
-    refuse_cells(column, missing_cells(column), "a group")
-    return as_texts(canonical_ids(f"column {short_text(column.name)}", column, labels=column.index)).astype(str)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from vicinal.core import counted, listed, nearest, short
 from vicinal.core.checks import ECHO, optional_import, short_text
+from vicinal.core.progress import Log
 from vicinal.core.untrusted import arrow_tables, as_frame, check_inside, check_unpacked, most_unpacked, open_regular
 from vicinal.data.formats import full_names, header_place
 from vicinal.data.totals import MOST_NOTES, without_totals
@@ -38,7 +39,7 @@ _LARGEST_NOTES = 1 << 25
 """Most bytes of a file of notes about a dataset that is read."""
 
 
-def read_workbook(path: Path, sheet: str, log: Callable[[str], None] = lambda line: None) -> pd.DataFrame:
+def read_workbook(path: Path, sheet: str, log: Log = lambda line: None) -> pd.DataFrame:
     """A sheet of an Excel file, "": the first; its first row that is no title names the columns.
 
     A formula is read as the value that was last computed for it, cells that are merged below one another as the first.
@@ -113,7 +114,7 @@ def _lines(
         above |= {place: (last, row[place - 1]) for place, last in merged.get(number, ()) if place <= len(row)}
 
 
-def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Callable[[str], None]) -> pd.DataFrame:
+def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Log) -> pd.DataFrame:
     first = list(itertools.islice(lines, _FIRST))
     before, above = header_place([["" if cell is None else str(cell) for cell in line] for line in first])
     if before > bool(above):
@@ -145,12 +146,8 @@ def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int, log: Ca
     return frame.infer_objects()
 
 
-def read_arrow(path: Path) -> pd.DataFrame:
-    """An Arrow file, in the form of Feather or of a stream."""
-    return as_frame(_arrow_table([path]), path.name, ignore_metadata=True)
-
-
-def _arrow_table(paths: list[Path]) -> Any:
+def arrow_table(paths: list[Path]) -> Any:
+    """The table in Arrow files, in the form of Feather or of a stream, one after the other."""
     tables = [pa.concat_tables(list(arrow_tables(path))) for path in paths]
     try:
         return pa.concat_tables(tables, promote_options="permissive")
@@ -185,7 +182,7 @@ def read_dataset(folder: Path, split: str) -> pd.DataFrame:
         got = "one that picks rows of another" if state.get("_indices_data_files") else f"no split {short(split)}"
         raise ValueError(f"{folder.name}: expected a dataset with its rows, got {got if files else 'none'}")
     check_inside(folder, *files)
-    frame = as_frame(_arrow_table([folder / name for name in files]), folder.name, ignore_metadata=True)
+    frame = as_frame(arrow_table([folder / name for name in files]), folder.name, ignore_metadata=True)
     for name, feature in features.items():
         names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
         if names and name in frame.columns:

@@ -271,20 +271,16 @@ def embed(module: ColumnEncoder, inputs: Inputs, batch_size: int = 16) -> Tensor
     if isinstance(inputs, EmbeddedInputs):
         return inputs.values
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-    like_sized = torch.split(torch.argsort(inputs.sizes(), stable=True), batch_size)  # rows of like length together
+    order = torch.argsort(inputs.sizes(), stable=True)  # rows of like length together
     training = module.training
     module.eval()
     try:
         with torch.no_grad():
-            parts = [(rows, module(to_device(inputs.select(rows), device)).cpu()) for rows in like_sized]
+            batches = map(inputs.select, torch.split(order, batch_size))
+            vectors = torch.cat([module(to_device(batch, device)).cpu() for batch in batches])
     finally:
         module.train(training)
-    if not parts:
-        return torch.zeros(0, module.dim)
-    vectors = torch.empty(len(inputs), parts[0][1].shape[1], dtype=parts[0][1].dtype)
-    for rows, values in parts:
-        vectors[rows] = values
-    return vectors
+    return vectors[order.argsort()]
 
 
 def to_device(batch: Any, device: torch.device | str) -> Any:

@@ -1,10 +1,16 @@
-"""What a calendar says of dates, for metrics that split on columns."""
+"""Cells that are dates or lengths of time, and what a calendar says of dates, for metrics that split on columns."""
 
+import contextlib
+import datetime
+import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 
 CALENDAR = ("month", "weekday", "year sine", "year cosine", "hour", "day")
 """Names of the parts of a date; the last two only where times of day, or days of the month, differ."""
@@ -66,3 +72,51 @@ def has_days(days: Array) -> bool:
     (True, False)
     """
     return len(np.unique(calendar_parts(days[~np.isnan(days)])[:, CALENDAR.index("day")])) >= FEWEST_DAYS
+
+
+def is_date(cell: object) -> bool:
+    """Whether a cell is a date, or text that is one: 2026-11-20, with or without a time of day.
+
+    >>> is_date("2026-11-20 07:30"), is_date("20.11.2026"), is_date("2026-13-01")
+    (True, False, False)
+    """
+    if isinstance(cell, str):
+        with contextlib.suppress(ValueError):  # the 30th of February
+            return bool(_DATE.fullmatch(cell.strip()) and datetime.datetime.fromisoformat(cell.strip()))
+        return False
+    return isinstance(cell, datetime.date) and not pd.isna(cell)
+
+
+def moments_of(times: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.datetime64]]:
+    """Dates in UTC without a zone, in microseconds: nanoseconds would end in 2262."""
+    if getattr(times.dtype, "tz", None) is not None:
+        times = times.dt.tz_convert("UTC").dt.tz_localize(None)
+    return times.to_numpy(dtype="datetime64[us]")
+
+
+def days_of(times: "pd.Series[Any]") -> Array:
+    """Days since 1970."""
+    moments = moments_of(times)
+    return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 86_400e6)
+
+
+def moment_of(cell: str | datetime.date) -> datetime.datetime:
+    """A date, or text of one, in UTC without a zone."""
+    moment = datetime.datetime.fromisoformat(str(cell).strip())
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def is_duration(cell: object) -> bool:
+    """Whether a cell is a length of time or a time of day.
+
+    >>> is_duration(datetime.timedelta(hours=1)), is_duration(datetime.time(7, 30)), is_duration("1:00")
+    (True, True, False)
+    """
+    return isinstance(cell, datetime.timedelta | datetime.time)
+
+
+def seconds_of(cell: datetime.timedelta | datetime.time) -> float:
+    """A length of time or a time of day in seconds."""
+    if isinstance(cell, datetime.time):
+        return cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6
+    return cell.total_seconds()

@@ -111,11 +111,11 @@ def _different(series: "pd.Series[Any]") -> tuple["pd.Series[Any]", Sequence[int
 
 
 def _places_by(meaning: "Callable[[str], Any]", levels: Sequence[str]) -> dict[Any, int]:
-    """The place of each number or word that just one of ``levels`` writes; -1 of one that several do: 1.1 and 1.10."""
+    """The place of each number or word that just one of ``levels`` writes; -2 of one that several do: 1.1 and 1.10."""
     places: dict[Any, int] = {}
     for place, level in enumerate(levels):
         if (meant := meaning(level)) is not None:
-            places[meant] = -1 if meant in places else place
+            places[meant] = -2 if meant in places else place
     return places
 
 
@@ -232,7 +232,7 @@ class CategoryEncoder(ColumnEncoder):
             other = count if self.has_other[j] else -1
             missing = count + self.has_other[j] if self.has_missing[j] else -1
             places = self._places(self.levels[j], column, frame[column])
-            slots[:, j] = [missing if place is None else other if place < 0 else place for place in places]
+            slots[:, j] = np.select([places == -1, places == -2], [missing, other], places)
         return RowInputs(torch.from_numpy(slots))
 
     def codes(self, frame: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -251,11 +251,8 @@ class CategoryEncoder(ColumnEncoder):
         """
         self._check_fitted()
         self.check_frame(frame)
-        codes = np.empty((len(frame), len(self.columns)), dtype=np.int64)
-        for j, (column, names) in enumerate(zip(self.columns, self._names(), strict=True)):
-            places = self._places(names, column, frame[column])
-            codes[:, j] = [-1 if place is None else -2 if place < 0 else place for place in places]
-        return codes
+        each = zip(self.columns, self._names(), strict=True)
+        return np.stack([self._places(names, column, frame[column]) for column, names in each], axis=1)
 
     def _names(self) -> list[list[str]]:
         """``levels`` and ``further`` of each column in one list."""
@@ -295,13 +292,13 @@ class CategoryEncoder(ColumnEncoder):
             if not self.has_other[j]:
                 levels = to_levels(frame[column], column)
                 places = self._places(self.levels[j], column, frame[column])
-                new = [str(level) for level, place in zip(levels, places, strict=True) if place == -1]
+                new = [str(level) for level, place in zip(levels, places, strict=True) if place == -2]
                 unseen |= {column: new} if new else {}
         return unseen
 
     @staticmethod
-    def _places(names: Sequence[str], column: str, series: "pd.Series[Any]") -> list[int | None]:
-        """Which of the categories ``names`` each cell is: None if it is missing, -1 if it is none of them.
+    def _places(names: Sequence[str], column: str, series: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Which of the categories ``names`` each cell is ``[n]``: -1 if it is missing, -2 if it is none of them.
 
         A cell that is stored as a number is also the one category that writes this number, such as "1.0" or "007", and
         another text the one that is spelled alike, such as "Full-time" of "full time".
@@ -309,17 +306,17 @@ class CategoryEncoder(ColumnEncoder):
         known = {level: k for k, level in enumerate(names)}
         by_meaning: dict[Callable[[str], Any], dict[Any, int]] = {}
         different, rows = _different(series)
-        places: list[int | None] = []
+        places: list[int] = []
         for level, cell in zip(to_levels(different, column), different.tolist(), strict=True):
             if level is None or level in known:
-                places.append(None if level is None else known[level])
+                places.append(-1 if level is None else known[level])
                 continue
             meaning = spelling_of if isinstance(cell, str) else number_of_level
             if meaning not in by_meaning:
                 by_meaning[meaning] = _places_by(meaning, names)
             meant = meaning(str(int(cell)) if isinstance(cell, bool | np.bool_) else level)
-            places.append(by_meaning[meaning].get(meant, -1))
-        return [places[row] for row in rows]
+            places.append(by_meaning[meaning].get(meant, -2))
+        return np.array(places, dtype=np.int64)[np.array(rows, dtype=np.int64)]
 
     def forward(self, batch: Tensor) -> Tensor:
         """Zeros and ones ``[b, dim]`` of slot numbers ``[b, columns]``."""

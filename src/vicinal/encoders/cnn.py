@@ -89,17 +89,16 @@ MOST_SIDE, MOST_BANDS, MOST_SECONDS = 512, 256, 120
 """Limits of what a row is decoded to: the weights do not tell it, so that nothing else would limit it."""
 
 
-class SavedImageCNN(SavedEncoder):
-    """See :meth:`ImageCNN.config`."""
-
-    side: PositiveInt
-    widths: list[Size] = Field(min_length=1, max_length=16)
-
-
 class SavedImagePixels(SavedEncoder):
     """See :meth:`ImagePixels.config`."""
 
     side: PositiveInt
+
+
+class SavedImageCNN(SavedImagePixels):
+    """See :meth:`ImageCNN.config`."""
+
+    widths: list[Size] = Field(min_length=1, max_length=16)
 
 
 class SavedAudioCNN(SavedEncoder):
@@ -115,7 +114,7 @@ class SquareImages(ColumnEncoder):
 
     kind = "image"
 
-    def __init__(self, columns: str | Sequence[str], side: int) -> None:
+    def __init__(self, columns: str | Sequence[str], side: int = 32) -> None:
         super().__init__(columns)
         self.side = check_integer("side", side, 8, MOST_SIDE)
 
@@ -175,9 +174,6 @@ class ImagePixels(SquareImages):
 
     name = "pixels"
     saved = SavedImagePixels
-
-    def __init__(self, columns: str | Sequence[str], side: int = 32) -> None:
-        super().__init__(columns, side)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

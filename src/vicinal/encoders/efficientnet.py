@@ -135,22 +135,12 @@ class EfficientNetEncoder(PretrainedEncoder):
     kind = "image"
     name = "efficientnet-lite0"
     has_states = True
+    dim = 1280
+    stack = "_blocks"
+    behind = ("_conv_head", "_bn1")
 
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
         super().__init__(columns, load_efficientnet(), tune)
-
-    @property
-    def dim(self) -> int:
-        """1280."""
-        return 1280
-
-    def layers(self) -> list[nn.Module]:
-        """The 16 blocks."""
-        return list(self.net.get_submodule("_blocks").children())
-
-    def tail(self) -> list[nn.Module]:
-        """The last convolution and its batch norm."""
-        return [self.net.get_submodule("_conv_head"), self.net.get_submodule("_bn1")]
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
         """Decode, scale and cut; uint8 ``[n, 3, 224, 224]``."""

@@ -58,22 +58,12 @@ class SpeakerEncoder(PretrainedEncoder):
 
     kind = "audio"
     name = "ge2e"
+    dim = 256
+    stack = "lstm"
+    behind = ("linear",)
 
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
         super().__init__(columns, load_speaker_net(), tune)
-
-    @property
-    def dim(self) -> int:
-        """256."""
-        return 256
-
-    def layers(self) -> list[nn.Module]:
-        """The three recurrent layers."""
-        return list(self.net.get_submodule("lstm").children())
-
-    def tail(self) -> list[nn.Module]:
-        """The linear layer."""
-        return [self.net.get_submodule("linear")]
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
         """Mel spectrograms ``[frames, 40]`` of sounds of one loudness."""

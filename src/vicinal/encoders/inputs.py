@@ -33,7 +33,7 @@ class Inputs(Protocol):
 
     def sizes(self) -> Tensor:
         """How much work each row is, int64 ``[n]``: rows of similar size share a batch where the order is free."""
-        ...
+        return torch.ones(len(self), dtype=torch.int64)
 
 
 def table_rows(rows: Tensor, count: int) -> Tensor:
@@ -44,7 +44,7 @@ def table_rows(rows: Tensor, count: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RowInputs:
+class RowInputs(Inputs):
     """Rows of one shape.
 
     Attributes:
@@ -77,10 +77,6 @@ class RowInputs:
     def content(self, row: int) -> bytes:
         """The bytes of the row."""
         return raw(self.values[row])
-
-    def sizes(self) -> Tensor:
-        """1 for every row."""
-        return torch.ones(len(self), dtype=torch.int64)
 
 
 @dataclass(frozen=True)
@@ -193,7 +189,7 @@ class JoinedInputs:
 
 
 @dataclass(frozen=True)
-class LazyInputs:
+class LazyInputs(Inputs):
     """Rows that are made again for each batch, for columns whose prepared rows would not fit in memory.
 
     Attributes:
@@ -214,10 +210,6 @@ class LazyInputs:
     def content(self, row: int) -> bytes:
         """The bytes of the row."""
         return raw(self.load(row, self.cells[row]))
-
-    def sizes(self) -> Tensor:
-        """1 for every row."""
-        return torch.ones(len(self), dtype=torch.int64)
 
 
 def raw(values: Tensor) -> bytes:

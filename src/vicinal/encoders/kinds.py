@@ -17,8 +17,8 @@ import pandas as pd
 from vicinal.core import check_choice, short
 from vicinal.core.checks import plain
 from vicinal.encoders.base import KIND_NAMES, Kind, refuse
+from vicinal.encoders.calendar import is_date, is_duration
 from vicinal.encoders.category import NAMES, to_levels
-from vicinal.encoders.numeric import is_date, is_duration
 
 IMAGE_ENDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
 AUDIO_ENDS = (".wav", ".flac", ".ogg", ".mp3", ".aif", ".aiff")
@@ -37,6 +37,7 @@ ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4})
 _ADDRESS, _DIGITS, FEW = re.compile(r"[^@\s]+@[^@\s]+\.\w+"), re.compile(r"\d+"), 20
 """What is the name of one thing; texts that are names by their digits are more than ``FEW``."""
 
+_NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*")
 _ARRAY = re.compile(r"\[\s*(?:(?:[-+]?[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan)(?:\s+|(?=\])))+\]")
 _SCALAR = re.compile(r"\bnp\.[a-z]+[0-9_]*\(([^()]*)\)")
 _BETWEEN = re.compile(r"(['\"])\s+(['\"])")
@@ -152,7 +153,7 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     if paths is not None:
         return paths
     share = len(distinct) / len(values)
-    numbers, dates = all(map(_reads_as_number, often)), all(map(is_date, often))
+    numbers, dates = all(map(_NUMBER.fullmatch, often)), all(map(is_date, often))
     codes = numbers and any(re.match(r"\s*0\d", value) for value in often)
     if (codes or not (numbers or dates)) and len(values) > 2 and share > 0.9 and ID_NAME.search(name):
         return ColumnKind(None, f"left out: looks like an id by its name ({_count(distinct)})")
@@ -357,10 +358,6 @@ def told_kinds(kinds: Iterable[Any]) -> str:
     '2 numbers, 1 category'
     """
     return ", ".join(f"{n} {kind if n == 1 else plural(kind)}" for kind, n in Counter(kinds).most_common())
-
-
-def _reads_as_number(value: str) -> bool:
-    return re.fullmatch(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", value) is not None
 
 
 def _count(distinct: set[Any]) -> str:

@@ -153,28 +153,17 @@ class MiniLMEncoder(TextEncoder):
     name = "minilm"
     normalized = True
     padding = 0
+    dim = WIDTH
+    stack, behind = "encoder.layer", ("pooler",)
 
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
         super().__init__(columns, load_bert(), tune)
         if tune == "none":
             remember_hash(self, MINILM.files[_WEIGHTS])
 
-    @property
-    def dim(self) -> int:
-        """384."""
-        return WIDTH
-
     def longest(self) -> int:
         """256, as published."""
         return 256
-
-    def layers(self) -> list[nn.Module]:
-        """The six layers."""
-        return list(self.net.get_submodule("encoder.layer").children())
-
-    def tail(self) -> list[nn.Module]:
-        """The pooling layer."""
-        return [self.net.get_submodule("pooler")]
 
     def unused(self) -> list[nn.Module]:
         """The pooling layer, as the last layer is averaged."""

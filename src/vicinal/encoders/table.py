@@ -47,10 +47,6 @@ class TableInputs(JoinedInputs):
         parts = (one.without_wild(gone) if isinstance(one, RowInputs) else one for one in self.parts)
         return replace(self, parts=tuple(parts))
 
-    def with_columns(self, columns: Tensor) -> Self:
-        """The same with ``columns [n, m]``."""
-        return replace(self, columns=columns)
-
 
 @dataclass(frozen=True)
 class PartSummary:

@@ -49,11 +49,6 @@ class SavedTransformer(SavedPretrained):
     weights: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-def import_transformers(extra: str) -> Any:
-    """The package transformers."""
-    return optional_import(extra, "transformers", extra)
-
-
 @contextlib.contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
     """Leave out what transformers prints and warns of while it loads files."""
@@ -124,7 +119,7 @@ class TransformerEncoder(PretrainedEncoder):
         """The tokenizer, image processor or feature extractor."""
 
     def _load(self, where: str, options: dict[str, Any]) -> tuple[Any, Any]:
-        transformers = import_transformers(self.kind)
+        transformers = optional_import(self.kind, "transformers", self.kind)
         try:
             with quiet(transformers):
                 processor = self.read_processor(transformers, where, options)
@@ -149,7 +144,8 @@ class TransformerEncoder(PretrainedEncoder):
         if "revision" not in options:
             return None
         where_from = {name: options[name] for name in ("revision", "local_files_only")}
-        file = import_transformers(self.kind).utils.cached_file(where, "config.json", **where_from)
+        transformers = optional_import(self.kind, "transformers", self.kind)
+        file = transformers.utils.cached_file(where, "config.json", **where_from)
         commit = re.search(r"snapshots[\\/]([^\\/]+)", str(file))
         return commit[1] if commit else str(options["revision"])
 
@@ -240,7 +236,7 @@ def hub_answers(name: str, revision: str, extra: str) -> bool:
     Raises:
         ValueError: if there is no answer and no copy.
     """
-    import_transformers(extra)  # has huggingface_hub with it, or says how to get both
+    optional_import(extra, "transformers", extra)  # has huggingface_hub with it, or says how to get both
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -307,7 +303,7 @@ class TextTransformer(TransformerEncoder, TextEncoder):
 
     def tokens(self, texts: list[str]) -> list[list[int]]:
         """Numbers of the tokens of each text, by the tokenizer of the model."""
-        with quiet(import_transformers(self.kind)):
+        with quiet(optional_import(self.kind, "transformers", self.kind)):
             rows = self.processor(texts, truncation=True, max_length=self.longest(), return_attention_mask=False)
         unknown = [self.processor.unk_token_id or 0]  # for the models whose empty text has no tokens at all
         return [row or unknown for row in rows["input_ids"]]

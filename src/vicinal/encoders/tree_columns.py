@@ -1,6 +1,7 @@
 """The columns of a table as boosted trees read them: numbers with gaps, categories as places, vectors as components."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -73,7 +74,7 @@ class TreeColumns(nn.Module):
             elif isinstance(part, NumberEncoder):
                 columns.append(part.calendar(frame)[1])
         known = encoder.prepare(frame) if inputs is None else inputs
-        return known.with_columns(torch.from_numpy(np.concatenate(columns, axis=1)))
+        return replace(known, columns=torch.from_numpy(np.concatenate(columns, axis=1)))
 
     def fit(self, encoder: TableEncoder, batch: Mapping[str, Any]) -> Self:
         """Take the components from a batch of training rows; gives itself."""

@@ -100,10 +100,8 @@ class NeighborBank(BankRows):
         names = canonical_ids("ids", ids, distinct=True)
         if self._form is not None:
             names = as_kind("ids", names, self._form.ids)
-        matrix = check_vectors("vectors", vectors, self.dim, len(names))
-        cells = self._checked(len(names), labels, groups) | self._filled(len(names), folds, weights)
-        if rows is not None:
-            checked_rows(rows, len(names), None if self._table is None else self._table.columns)
+        cells = self._checked(len(names), labels, groups, rows, vectors=vectors)
+        cells |= self._filled(len(names), folds, weights)
         self._check_new(names)
         if len(names) == 0:
             return
@@ -111,15 +109,9 @@ class NeighborBank(BankRows):
         if self._form is not None:
             self._form.check_same(form)
         self._start(form)
-        columns = {
-            "vectors": matrix.cpu().numpy(),
-            "keys": names if self._id_names is None else self._id_names.numbers(names, add=True),
-        }
-        for name, value in cells.items():
-            columns[name] = self._group_codes(value) if name == "groups" else value
-        if rows is not None and self._table is not None:
-            columns["cells"] = self._table.add(rows)
-        self.id_map().add(columns["keys"], np.arange(len(self), len(self) + len(names)))
+        keys = names if self._id_names is None else self._id_names.numbers(names, add=True)
+        columns = {"keys": keys} | self._stored(cells, rows)
+        self.id_map().add(keys, np.arange(len(self), len(self) + len(names)))
         self._columns.append(columns)
 
     def remove(self, ids: Any) -> None:
@@ -160,19 +152,11 @@ class NeighborBank(BankRows):
         for name, value in (("labels", labels), ("groups", groups), ("rows", rows)):
             if value is not None and len(places) and not self._has(name):
                 raise ValueError(f"{name}: expected none, as the rows of the bank have none, got some")
-        columns = self._checked(len(names), labels, groups)
-        if rows is not None:
-            checked_rows(rows, len(names), None if self._table is None else self._table.columns)
-        if vectors is not None:
-            columns["vectors"] = check_vectors("vectors", vectors, self.dim, len(names)).cpu().numpy()
-        if len(places) == 0:
-            return
-        if groups is not None:
-            columns["groups"] = self._group_codes(columns["groups"])
-        if rows is not None and self._table is not None:
-            columns["cells"] = self._table.add(rows)
-        self._columns.put(places, columns)
-        self._tidy()
+        known = {} if vectors is None else {"vectors": vectors}
+        cells = self._checked(len(names), labels, groups, rows, **known)
+        if len(places):
+            self._columns.put(places, self._stored(cells, rows))
+            self._tidy()
 
     def reserve(self, rows: int) -> None:
         """Make room for ``rows`` rows in all, in one stretch of memory, so that :attr:`vectors` need no copy.
@@ -334,9 +318,12 @@ class NeighborBank(BankRows):
 
     # Checking.
 
-    def _checked(self, count: int, labels: Any = None, groups: Any = None) -> dict[str, Array]:
-        """Those of labels and groups that are given, as columns."""
-        cells: dict[str, Array] = {}
+    def _checked(self, count: int, labels: Any, groups: Any = None, rows: Any = None, **more: Any) -> dict[str, Array]:
+        """Those of vectors, labels and groups that are given, as columns; the rows of a table are looked at."""
+        each = more.items()
+        cells: dict[str, Array] = {name: check_vectors(name, of, self.dim, count).cpu().numpy() for name, of in each}
+        if rows is not None:
+            checked_rows(rows, count, self.columns)
         if labels is not None:
             cells["labels"] = checked_labels(labels, count, self._form)
         if groups is not None:
@@ -382,5 +369,10 @@ class NeighborBank(BankRows):
         self._group_names = Names() if form.groups == "strings" else None
         self._table = TableStore() if form.rows else None
 
-    def _group_codes(self, groups: Array) -> Array:
-        return groups if self._group_names is None else self._group_names.numbers(groups, add=True)
+    def _stored(self, cells: dict[str, Array], rows: "pd.DataFrame | None") -> dict[str, Array]:
+        """Checked cells as columns, and the rows of a table as what stands for them."""
+        if "groups" in cells and self._group_names is not None:
+            cells["groups"] = self._group_names.numbers(cells["groups"], add=True)
+        if rows is not None and self._table is not None:
+            cells["cells"] = self._table.add(rows)
+        return cells

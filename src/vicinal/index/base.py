@@ -49,19 +49,16 @@ class Index(ABC):
     Attributes:
         exact: whether a search misses no row and scores are those of the vectors that were added.
         persistent: whether the effect of :meth:`add` and :meth:`remove` outlives the process once they return.
+        behind_colon: argument that stands behind the name and a colon for :func:`vicinal.index.open_index`; "": none.
     """
 
     exact: ClassVar[bool] = False
     persistent: ClassVar[bool] = False
+    behind_colon: ClassVar[str] = ""
 
     def __init__(self, dim: int, similarity: str | nn.Module = "l2") -> None:
         self.dim = check_integer("dim", dim)
         self.similarity = resolve_similarity(similarity)
-
-    @classmethod
-    @abstractmethod
-    def named(cls, rest: str, dim: int, similarity: str | nn.Module, **settings: Any) -> Self:
-        """The index that :func:`vicinal.index.open_index` opens for its name, a colon and ``rest``."""
 
     @abstractmethod
     def __len__(self) -> int:

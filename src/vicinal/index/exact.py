@@ -51,16 +51,6 @@ class ExactIndex(Index):
         self.shared = bank is not None
         self.bank = NeighborBank(self.dim) if bank is None else bank
 
-    @classmethod
-    def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
-        """See :meth:`Index.named`: nothing follows "exact"."""
-        if rest:
-            raise ValueError(
-                f"index: expected 'exact', got 'exact:{rest:.40}'; rows are scanned in float32, in fewer "
-                "bytes by FAISS: use 'faiss:SQ8' or 'faiss:SQfp16'"
-            )
-        return cls(dim, similarity, **settings)
-
     def __len__(self) -> int:
         return len(self.bank)
 

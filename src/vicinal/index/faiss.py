@@ -79,6 +79,8 @@ class FaissIndex(Index):
         ValueError: if FAISS is not installed or cannot read the factory string, or cannot serve the similarity.
     """
 
+    behind_colon = "factory"
+
     def __init__(
         self,
         dim: int,
@@ -103,11 +105,6 @@ class FaissIndex(Index):
         self._ids = Columns()  # by the running numbers that rows have in FAISS; -1 for removed rows
         self._center: Tensor | None = None
         self._index = self._new_index()
-
-    @classmethod
-    def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
-        """See :meth:`Index.named`: what follows "faiss:" is the factory string."""
-        return cls(dim, similarity, **{"factory": rest, **settings} if rest else settings)
 
     @staticmethod
     def usual(factory: str) -> bool:

@@ -3,7 +3,6 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,6 +14,7 @@ from vicinal.core import check_choice, register, short
 from vicinal.core.arrays import Array
 from vicinal.core.checks import optional_import, short_text
 from vicinal.core.folders import read_whole
+from vicinal.core.threads import pieces
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Hits, Index
@@ -25,8 +25,10 @@ _users: Counter[str] = Counter()
 """How many indexes use each file; a file has one server, in this process."""
 
 
-def checked_uri(uri: str | Path) -> str:
+def checked_uri(uri: str | Path | None) -> str:
     """An address as it is, or the whole path of a file; the folder of the file is made."""
+    if uri is None:
+        raise ValueError("index: expected a file or an address behind 'milvus:', as in 'milvus:./bank.db', got none")
     if not isinstance(uri, str | Path):
         raise TypeError(f"uri: expected a file ending in .db or an address, got {short(uri)}")
     uri = str(uri)
@@ -120,13 +122,14 @@ class MilvusIndex(Index):
     """
 
     persistent: ClassVar[bool] = True
+    behind_colon = "uri"
 
     def __init__(
         self,
         dim: int,
         similarity: str | nn.Module = "l2",
         *,
-        uri: str,
+        uri: str | None = None,
         collection: str = "vicinal",
         index_type: str = "HNSW",
         build: dict[str, int] | None = None,
@@ -150,17 +153,6 @@ class MilvusIndex(Index):
             self.close()
             raise
 
-    @classmethod
-    def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
-        """See :meth:`Index.named`: what follows "milvus:" is the file or the address."""
-        if rest:
-            settings = {"uri": rest, **settings}
-        if "uri" not in settings:
-            raise ValueError(
-                "index: expected a file or an address behind 'milvus:', as in 'milvus:./bank.db', got none"
-            )
-        return cls(dim, similarity, **settings)
-
     def __len__(self) -> int:
         counts = self._client.query(self.collection, filter="", output_fields=["count(*)"])
         return int(counts[0]["count(*)"])
@@ -168,16 +160,15 @@ class MilvusIndex(Index):
     def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """See :meth:`Index.has`."""
         there: list[int] = []
-        for part in _parts(ids, 4096):
-            rows = self._client.query(self.collection, filter=f"id in {part.tolist()}", output_fields=["id"])
+        for part in pieces(len(ids), 4096):
+            rows = self._client.query(self.collection, filter=f"id in {ids[part].tolist()}", output_fields=["id"])
             there += [int(row["id"]) for row in rows]
         return np.isin(ids, np.array(there, dtype=np.int64))
 
     def _add(self, ids: Array, vectors: Tensor) -> None:
         rows = as_float32(vectors).numpy()
         step = max(1, _MESSAGE // (4 * self.dim))
-        for start in range(0, len(ids), step):
-            part = slice(start, start + step)
+        for part in pieces(len(ids), step):
             data = [{"id": int(i), "vector": row} for i, row in zip(ids[part], rows[part], strict=True)]
             self._client.insert(self.collection, data)
         self._unflushed += len(ids)
@@ -186,8 +177,8 @@ class MilvusIndex(Index):
             self._unflushed = 0
 
     def _remove(self, ids: Array) -> None:
-        for part in _parts(ids, 4096):
-            self._client.delete(self.collection, ids=part.tolist())
+        for part in pieces(len(ids), 4096):
+            self._client.delete(self.collection, ids=ids[part].tolist())
 
     def _search(self, queries: Tensor, k: int) -> Hits:
         if k > _MOST:
@@ -315,8 +306,3 @@ class MilvusIndex(Index):
         if "HNSW" in self.index_type:
             return {"ef": max(64, 2 * k)}
         return {"nprobe": 16} if "IVF" in self.index_type else {}
-
-
-def _parts(ids: Array, size: int) -> Iterator[Array]:
-    for start in range(0, len(ids), size):
-        yield ids[start : start + size]

@@ -5,7 +5,6 @@ import binascii
 import contextlib
 import json
 import math
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -278,9 +277,7 @@ def checked_cell(cell: Any, kind: str | None, column: str, place: int) -> Any:
         ValueError: for a cell that does not fit the kind of the column.
     """
     at = f"rows: in row {place}, column {short(column)}, expected"
-    if isinstance(cell, bytes):
-        cell = {"bytes": cell}
-    elif isinstance(cell, dict):
+    if isinstance(cell, dict):
         cell = _uploaded(cell, at)
     if kind in MEDIA:
         if not isinstance(cell, dict):
@@ -294,7 +291,7 @@ def checked_cell(cell: Any, kind: str | None, column: str, place: int) -> Any:
         return [_element(one, at, kind) for one in cell]
     if kind == "number" and (isinstance(cell, bool) or not isinstance(cell, int | float | str | None)):
         raise ValueError(f"{at} a number, got {short(cell)}")
-    return _finite(cell, at)
+    return cell
 
 
 def _expected(kind: str | None) -> str:
@@ -304,17 +301,9 @@ def _expected(kind: str | None) -> str:
 def _element(one: Any, at: str, kind: str | None) -> Any:
     if isinstance(one, dict):
         return _uploaded(one, at)
-    if isinstance(one, list):
-        return [_finite(value, at) for value in one]
-    if kind == "vector" and (isinstance(one, bool) or not isinstance(one, int | float)):
+    if kind == "vector" and (isinstance(one, bool) or not isinstance(one, int | float | list)):
         raise ValueError(f"{at} a list of numbers, got {short(one)} in it")
-    return _finite(one, at)
-
-
-def _finite(value: Any, at: str) -> Any:
-    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
-        raise ValueError(f"{at} a finite number, got {short(value)}")
-    return value
+    return one
 
 
 def _uploaded(cell: dict[str, Any], at: str) -> dict[str, bytes]:

@@ -13,13 +13,11 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from vicinal.core.progress import report, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
 from vicinal.encoders.table import TableInputs
-from vicinal.samplers import BatchSampler
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, GoOn, WholeCheckpoints, last_checkpoint
 from vicinal.training.fold_epochs import FoldEpochs
@@ -28,7 +26,7 @@ from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_processes, processes_of, share_weights
 from vicinal.training.quiet import quiet
-from vicinal.training.rows import GroupBatches, RowInputs, Rows, RowSubset, loader
+from vicinal.training.rows import RowInputs, Rows, RowSubset, loader
 from vicinal.training.settings import TrainingSettings, make_logger
 from vicinal.training.similarity import SimilarityGoal, SimilarityModule
 
@@ -213,8 +211,8 @@ def train(
         trainer = _trainer(settings, processes, folder, [*folds, *([GoOn()] if going_on else []), record])
         known: Any = {"processes": processes.count, "lists": lists}
         loaders = (
-            _loader(train_rows, settings.batch_size, settings.seed, goal.batches if goal else None, **known),
-            _loader(validation_rows, 256, None, None, **known),
+            loader(train_rows, settings.batch_size, settings.seed, goal.batches if goal else None, **known),
+            loader(validation_rows, 256, None, **known),
         )
         try:
             with errors_of_processes():
@@ -235,14 +233,6 @@ def train(
             history.best_epoch = share_weights(network, history.best_epoch)
     network.eval().zero_grad()
     return history
-
-
-def _loader(
-    rows: Rows, size: int, seed: int | None, batches: BatchSampler | None, *, processes: int, lists: bool
-) -> DataLoader[Any]:
-    """See :func:`loader`; batches of whole groups for a loss of lists."""
-    whole = GroupBatches(rows.clusters, size, seed) if lists and rows.grouped else batches
-    return loader(rows, size, seed, processes, whole)
 
 
 def _validation_rows(train_rows: Rows, validation_rows: Rows | None, processes: Processes) -> Rows:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from vicinal.encoders import MemberProjectors
 from vicinal.heads import Ensemble
-from vicinal.heads.folds import FoldMembers
 from vicinal.heads.kinds import has_members
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
@@ -43,7 +42,7 @@ class FoldEpochs(Callback):
         for fold, error in enumerate(others.tolist()):
             if error < self.least[fold]:
                 self.least[fold], self.epochs[fold] = error, trainer.current_epoch
-                for member in members_of(pl_module.fold_members, fold):
+                for member in range(fold, pl_module.fold_members.members, pl_module.fold_members.folds):
                     self.states[str(member)] = member_state(pl_module.network, member)
 
     def state_dict(self) -> dict[str, Any]:
@@ -59,11 +58,6 @@ class FoldEpochs(Callback):
         """Load the weights of each member's best epoch."""
         for member, state in self.states.items():
             load_member_state(network, int(member), state)
-
-
-def members_of(fold_members: FoldMembers, fold: int) -> list[int]:
-    """The members that leave out ``fold``."""
-    return list(range(fold, fold_members.members, fold_members.folds))
 
 
 def member_state(network: NeighborNetwork, member: int) -> dict[str, dict[str, Tensor]]:

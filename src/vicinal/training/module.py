@@ -265,7 +265,8 @@ class NeighborModule(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Leave out the weights of frozen pretrained encoders, which do not change and may be large."""
-        frozen = {id(p) for p in _pretrained_parameters(self.network.encoder) if not p.requires_grad}
+        networks = [part for part in self.network.encoder.modules() if isinstance(part, PretrainedEncoder)]
+        frozen = {id(p) for part in networks for p in part.parameters() if not p.requires_grad}
         names = {name for name, p in self.named_parameters() if id(p) in frozen}
         state = checkpoint["state_dict"]
         checkpoint["state_dict"] = {name: value for name, value in state.items() if name not in names}
@@ -278,12 +279,3 @@ def _rise_and_fall(rise: int, steps: int, step: int) -> float:
     [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]
     """
     return min((step + 1) / rise, (steps - step) / (steps - rise + 1))
-
-
-def _pretrained_parameters(encoder: torch.nn.Module) -> list[torch.nn.Parameter]:
-    return [
-        parameter
-        for module in encoder.modules()
-        if isinstance(module, PretrainedEncoder)
-        for parameter in module.parameters()
-    ]

@@ -207,10 +207,17 @@ def loader(
     rows: Rows,
     batch_size: int,
     seed: int | None,
-    processes: int = 1,
     batches: "BatchSampler | RowBatches | None" = None,
+    *,
+    processes: int = 1,
+    lists: bool = False,
 ) -> DataLoader[Any]:
-    """Loader of ``batches`` of ``rows``; None: of this process's part of all rows (see :class:`RowBatches`)."""
+    """Loader of ``batches`` of ``rows``; None: of this process's part of all rows (see :class:`RowBatches`).
+
+    For a loss of ``lists`` they are of whole groups.
+    """
+    if lists and rows.grouped:
+        batches = GroupBatches(rows.clusters, batch_size, seed)
     return DataLoader(
         range(len(rows)),  # type: ignore[arg-type]  # positions; what they stand for is looked up a whole batch at a time
         batch_sampler=batches or RowBatches(len(rows), batch_size, seed, processes),

@@ -151,7 +151,10 @@ def _regressed(
         spans = [(1.0, inputs.joint), (of_a, inputs.apart), (of_b, inputs.apart), (1.0, torch.arange(1))]
         free = torch.cat([torch.full((len(span),), part > 0) for part, span in spans]).to(known.device)
         missing = aim.double()[:, units] - known @ weights.mT
-        weights[:, free] += _least_squares(known[:, free], missing).mT
+        some = known[:, free]
+        gram = some.mT @ some
+        ridge = RIDGE * gram.diagonal().mean() * torch.eye(len(gram)).to(gram)
+        weights[:, free] += torch.linalg.solve(gram + ridge, some.mT @ missing).mT
         rows.append(weights)
     layer = nn.Linear(inputs.width, outputs.width, device=values.device, dtype=one.weight.dtype)
     solved = torch.cat(rows)
@@ -163,11 +166,3 @@ def _regressed(
 def _with_bias(layer: nn.Linear) -> Tensor:
     bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
     return torch.cat([layer.weight, bias[:, None]], dim=1).double()
-
-
-def _least_squares(inputs: Tensor, missing: Tensor) -> Tensor:
-    """What to add to the weights so that ``inputs`` give what is missing, with a small ridge."""
-    gram = inputs.mT @ inputs
-    ridge = RIDGE * gram.diagonal().mean() * torch.eye(len(gram)).to(gram)
-    solution: Tensor = torch.linalg.solve(gram + ridge, inputs.mT @ missing)
-    return solution

@@ -1,5 +1,7 @@
 """Sets by sums of powers or exponentials of projections of their elements, whose sufficient widths are known."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -94,18 +96,15 @@ class ExponentialSums(PowerSums):
         width: d, of the elements.
         dim: e, of the vectors.
         projections: L >= 1; None: 16 d.
-        hidden: width of the hidden layer of $\rho$.
-        mean: divide the sums by the number of elements, which $\rho$ then does not see.
+        **settings: ``hidden`` and ``mean`` of :class:`PowerSums`.
 
     >>> ExponentialSums(2, 3)(torch.zeros(4, 5, 2)).shape
     torch.Size([4, 3])
     """
 
-    def __init__(
-        self, width: int, dim: int, *, projections: int | None = None, hidden: int = 128, mean: bool = False
-    ) -> None:
+    def __init__(self, width: int, dim: int, *, projections: int | None = None, **settings: Any) -> None:
         count = 16 * width if projections is None else projections
-        super().__init__(width, dim, projections=count, powers=1, hidden=hidden, mean=mean)
+        super().__init__(width, dim, projections=count, powers=1, **settings)
 
     def embedded(self, projected: Tensor) -> Tensor:
         """Of projections ``[b, n, L]`` what is added up, ``[b, n, L]``."""

@@ -75,11 +75,9 @@ class SelfAttentionBlock(nn.Module):
     torch.Size([4, 5, 8])
     """
 
-    def __init__(
-        self, width: int, dim: int, *, heads: int = 4, normalize: bool = False, scale: Scale = "width"
-    ) -> None:
+    def __init__(self, width: int, dim: int, **settings: Any) -> None:
         super().__init__()
-        self.block = AttentionBlock(width, width, dim, heads=heads, normalize=normalize, scale=scale)
+        self.block = AttentionBlock(width, width, dim, **settings)
 
     def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
         """``[b, n, dim]``."""
@@ -94,24 +92,14 @@ class InducedAttentionBlock(nn.Module):
         width: of the elements.
         dim: of the result.
         points: m >= 1; the work grows with n m, not with n squared.
-        heads, normalize, scale: see :class:`AttentionBlock`.
+        **settings: ``heads``, ``normalize`` and ``scale`` of :class:`AttentionBlock`.
 
     >>> InducedAttentionBlock(2, 8, points=3)(torch.zeros(4, 5, 2)).shape
     torch.Size([4, 5, 8])
     """
 
-    def __init__(
-        self,
-        width: int,
-        dim: int,
-        *,
-        points: int = 32,
-        heads: int = 4,
-        normalize: bool = False,
-        scale: Scale = "width",
-    ) -> None:
+    def __init__(self, width: int, dim: int, *, points: int = 32, **settings: Any) -> None:
         super().__init__()
-        settings: dict[str, Any] = {"heads": heads, "normalize": normalize, "scale": scale}
         self.points = nn.Parameter(nn.init.xavier_uniform_(torch.empty(check_integer("points", points), dim)))
         self.gather = AttentionBlock(dim, width, dim, **settings)
         self.spread = AttentionBlock(width, dim, dim, **settings)
@@ -129,18 +117,16 @@ class AttentionPooling(nn.Module):
     Args:
         dim: of elements and result.
         seeds: k >= 1.
-        heads, normalize, scale: see :class:`AttentionBlock`.
+        **settings: ``heads``, ``normalize`` and ``scale`` of :class:`AttentionBlock`.
 
     >>> AttentionPooling(8, seeds=2)(torch.zeros(4, 5, 8)).shape
     torch.Size([4, 2, 8])
     """
 
-    def __init__(
-        self, dim: int, *, seeds: int = 1, heads: int = 4, normalize: bool = False, scale: Scale = "width"
-    ) -> None:
+    def __init__(self, dim: int, *, seeds: int = 1, **settings: Any) -> None:
         super().__init__()
         self.seeds = nn.Parameter(nn.init.xavier_uniform_(torch.empty(check_integer("seeds", seeds), dim)))
-        self.block = AttentionBlock(dim, dim, dim, heads=heads, normalize=normalize, scale=scale)
+        self.block = AttentionBlock(dim, dim, dim, **settings)
 
     def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
         """``[b, k, dim]``."""
@@ -166,26 +152,16 @@ class SetTransformer(SetEncoder):
         hidden: width of the blocks.
         blocks: how many ISAB, >= 1.
         points: m, of each ISAB.
-        heads, normalize, scale: see :class:`AttentionBlock`.
+        **settings: ``heads``, ``normalize`` and ``scale`` of :class:`AttentionBlock`.
 
     >>> SetTransformer(2, 3)(torch.zeros(4, 5, 2)).shape
     torch.Size([4, 3])
     """
 
     def __init__(
-        self,
-        width: int,
-        dim: int,
-        *,
-        hidden: int = 64,
-        blocks: int = 2,
-        points: int = 32,
-        heads: int = 4,
-        normalize: bool = False,
-        scale: Scale = "width",
+        self, width: int, dim: int, *, hidden: int = 64, blocks: int = 2, points: int = 32, **settings: Any
     ) -> None:
         super().__init__(width, dim)
-        settings: dict[str, Any] = {"heads": heads, "normalize": normalize, "scale": scale}
         widths = [width] + [hidden] * (check_integer("blocks", blocks) - 1)
         self.blocks = nn.ModuleList(InducedAttentionBlock(each, hidden, points=points, **settings) for each in widths)
         self.pooling = AttentionPooling(hidden, **settings)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from vicinal.core.checks import check_integer
 from vicinal.encoders.sets.contract import check_sets, masked_sum
+from vicinal.encoders.sets.deep_sets import perceptron
 
 
 class SubsetScore(nn.Module):
@@ -34,11 +35,8 @@ class SubsetScore(nn.Module):
         super().__init__()
         self.width = check_integer("width", width)
         check_integer("hidden", hidden)
-        self.kappa, self.nu = (
-            nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden)) if used else None
-            for used in (True, context)
-        )
-        self.rho = nn.Sequential(nn.Linear(hidden * (1 + context), hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.kappa, self.nu = (perceptron(width, hidden, hidden) if used else None for used in (True, context))
+        self.rho = perceptron(hidden * (1 + context), hidden, 1)
 
     def forward(self, elements: Tensor, chosen: Tensor, valid: Tensor | None = None) -> Tensor:
         """F for each set.

@@ -1,5 +1,7 @@
 """A transformer of the elements without positions, and the largest and the mean of what it gives."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -78,29 +80,16 @@ class ViewTransformer(SetEncoder):
         dim: e, of the vectors.
         hidden: width of the blocks.
         blocks: how many, >= 1.
-        heads, widening, dropout: see :class:`PreNormBlock`.
+        **settings: ``heads``, ``widening`` and ``dropout`` of :class:`PreNormBlock`.
 
     >>> ViewTransformer(2, 3)(torch.zeros(4, 5, 2)).shape
     torch.Size([4, 3])
     """
 
-    def __init__(
-        self,
-        width: int,
-        dim: int,
-        *,
-        hidden: int = 64,
-        blocks: int = 4,
-        heads: int = 8,
-        widening: int = 2,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, width: int, dim: int, *, hidden: int = 64, blocks: int = 4, **settings: Any) -> None:
         super().__init__(width, dim)
         self.lift = nn.Linear(width, check_integer("hidden", hidden))
-        self.blocks = nn.ModuleList(
-            PreNormBlock(hidden, heads=heads, widening=widening, dropout=dropout)
-            for _ in range(check_integer("blocks", blocks))
-        )
+        self.blocks = nn.ModuleList(PreNormBlock(hidden, **settings) for _ in range(check_integer("blocks", blocks)))
         first = [BatchNorm(2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, hidden)]
         self.rho = nn.Sequential(*first, BatchNorm(hidden), nn.ReLU(), nn.Linear(hidden, dim))
 
