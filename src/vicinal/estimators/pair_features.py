@@ -223,9 +223,9 @@ _CODES = ("row: codes within the other", "row: rarest code within the other", "r
 of these; and how near each other those are that the other row has not: models of a series differ in a letter."""
 
 
-_WORDS = tuple(f"row: {what}" for what in ("words within", "most words within", "rarest lost word", "rarest of all lost"))
-"""The least and the greatest share of the words of either row that stand anywhere in the other, and the rarest word that
-does not: of the row where it is less rare, and of the other."""
+_WORDS = ("row: words within", "row: most words within", "row: rarest lost word", "row: rarest of all lost words")
+"""The least and the greatest share of the words of either row that stand anywhere in the other, and the rarest word
+that does not: of the row where it is less rare, and of both."""
 
 
 def _of_codes(sides: Sequence[Parts], pairs: Ids) -> list[Floats]:
@@ -256,8 +256,7 @@ def _of_words(sides: Sequence[Parts], pairs: Ids) -> list[Floats]:
 
 
 def _sought(sides: Sequence[Parts], pairs: Ids) -> Iterator[tuple[Ids, Ids, Floats, Ids, Floats]]:
-    """Of either side the parts of all pairs, the pair of each, how rare it is and whether the other row has it; and the
-    share ``[n]`` that it has of them, NaN where there are none."""
+    """Parts of either side, the pair of each, how rare it is, whether the other row has it, and its share ``[n]``."""
     count = len(pairs)
     for side, known in enumerate(sides):
         rows = known.rows[pairs[:, side]]
