@@ -210,8 +210,8 @@ class PairFeatures:
             columns += [near, np.where(near == MISSING, MISSING, (ours == theirs).astype(float))]
         cosine = np.full(len(pairs), MISSING) if cosine is None else cosine
         common = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
-        long, words = zip(left.parts, right.parts, strict=True)
-        columns += [*_of_codes(long, pairs), *_of_words(words, pairs)]
+        long_codes, every_word = zip(left.parts, right.parts, strict=True)
+        columns += [*_of_codes(long_codes, pairs), *_of_words(every_word, pairs)]
         columns += [cosine, *_ahead(rivals, pairs, (cosine, common))]
         return np.stack(columns, axis=1)
 
