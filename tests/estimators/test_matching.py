@@ -16,7 +16,7 @@ from vicinal.estimators import RowMatcher
 from vicinal.estimators.labelled_pairs import lack_of_labels
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.match_rows import read_tables
-from vicinal.estimators.pair_features import PairFeatures, _of_codes
+from vicinal.estimators.pair_features import PairFeatures, _of_codes, _of_words
 from vicinal.estimators.pair_scorers import BoostedPairs
 
 WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
@@ -502,7 +502,7 @@ def edited(folder, change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda config: config.update(version=9), "expected format version 5, got 9"),
+        (lambda config: config.update(version=9), "expected format version 6, got 9"),
         (lambda config: config.update(rows=[5, 5]), "expected"),
         (lambda config: config.update(texts=["name", "other"]), "expected"),
         (lambda config: config.update(threshold=2.0), "expected valid settings"),
@@ -627,11 +627,42 @@ def test_features_have_names_and_stay_within_their_range(fitted):
 def test_codes_are_found_anywhere_in_the_other_row(left, right, expected):
     tables = [pd.DataFrame({"name": [text, "chair xy-77"]}) for text in (left, right)]
     features = PairFeatures(["name"], [])
-    sides = [side.codes for side in features.fit(tables)]
+    sides = [side.parts[0] for side in features.fit(tables)]
     least, rarest, near = np.concatenate(_of_codes(sides, np.array([[0, 0]])))
     assert least == pytest.approx(expected[0])
     assert (rarest > 0.5) == expected[1] if expected[1] != -1 else rarest == -1
     assert near == pytest.approx(expected[2])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("titan pro case", "titanpro case", (1, 1, 0, 0)),  # two words are one
+        ("hp ink", "hp ink used", (0.5, 1, 0, 1)),  # a word that one of the rows has, "used", is as rare as any other
+        ("red ink", "blue ink", (0.4, 0.4, 1, 1)),
+        ("a, 3.5-inch", "-", (-1, 0, 0, 1)),  # no words: no share of them
+    ],
+)
+def test_words_are_found_anywhere_in_the_other_row_and_lost_ones_are_weighed(left, right, expected):
+    tables = [pd.DataFrame({"name": [text, f"ink case {side}"]}) for side, text in enumerate((left, right))]
+    sides = [side.parts[1] for side in PairFeatures(["name"], []).fit(tables)]
+    least, most, lost, all_lost = np.concatenate(_of_words(sides, np.array([[0, 0]])))
+    assert (least, most) == pytest.approx(expected[:2], abs=0.17)
+    assert (round(lost), round(all_lost)) == expected[2:]
+
+
+def test_numbers_agree_whatever_their_unit_and_amounts_are_none():
+    tables = [
+        pd.DataFrame({"name": ["16.0 mp camera, 4gb", "camera"], "price": [price, 9.0]}) for price in (199.0, 150.0)
+    ]
+    tables[1]["name"] = ["camera 16mp 4 gb", "camera 14mp 4 gb"]
+    features = PairFeatures(["name"], ["price"])
+    sides, rivals = features.fit(tables), [None, None]
+    found = features.of(*sides, np.array([[0, 0], [0, 1], [1, 0]]), rivals, None)
+    share = found[:, features.names.index("row: numbers least share")]
+    assert share[0] == pytest.approx(1)
+    assert 0 < share[1] < 0.6
+    assert share[2] == -1
 
 
 def test_a_pair_is_compared_with_the_best_other_of_each_row():

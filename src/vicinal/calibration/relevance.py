@@ -16,7 +16,7 @@ from vicinal.core import check_choice
 from vicinal.core.checks import check_between, check_integer
 from vicinal.core.seeding import seeded
 
-_STEP, _DOUBT = 1.1, 2.0
+_STEP, _DOUBT = 1.01, 2.0
 """Factor from one count of accepted pairs to the next that is tested; times more wrong pairs than the scores expect, at
 which the first test most likely passes."""
 
@@ -58,7 +58,7 @@ def precision_threshold(
 
     >>> scores = np.linspace(1, 0, 200)
     >>> round(precision_threshold(scores, scores > 0.3, 0.9), 2)
-    0.29
+    0.26
     """
     check_between("precision", precision, 0, 1)
     check_between("level", level, 0, 1)

@@ -1,7 +1,7 @@
 """Two rows as one: how alike they are column by column, and how much more than any other row is."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import contains
 from typing import Any, NamedTuple
@@ -24,10 +24,12 @@ MISSING = -1.0
 _LONG = 4
 """Letters of a code that is looked for within the other row, at least."""
 
+_WORD = re.compile(r"[^\W_]+")
+
 _TIMES = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=\d)")
 """Between the lengths of a size, which is one code: M3 x 20 and M3x20."""
 
-_ROW_TERMS = ("words", "letters", "codes")
+_ROW_TERMS = ("words", "letters", "codes", "numbers")
 _LEXICAL = ("words", "letters")
 """Terms of columns, and those of whole rows that candidates are looked for by."""
 
@@ -65,22 +67,22 @@ class Side:
         numbers: of each shared column of numbers, ``[n]``, NaN where empty.
         terms: which terms each row has, by column and kind, ``[n, BUCKETS]``.
         lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
-        codes: what :data:`_CODES` are of.
+        parts: what :data:`_CODES` and :data:`_WORDS` are of.
     """
 
     texts: dict[str, list[str]]
     numbers: dict[str, Floats]
     terms: dict[tuple[str, str], Sparse]
     lexical: Sparse
-    codes: "LongCodes"
+    parts: tuple["Parts", "Parts"]
 
 
-class LongCodes(NamedTuple):
-    """The codes of four letters and more of each row.
+class Parts(NamedTuple):
+    """Words or codes of each row, to be looked for anywhere in another one.
 
     Attributes:
-        rows: sparse ``[n, values]``: how rare each code of a row is, at most 1.
-        values: distinct codes.
+        rows: sparse ``[n, values]``: how rare each of a row is, at most 1.
+        values: distinct ones.
         texts: all letters and digits of each row, ``[n]``.
     """
 
@@ -89,15 +91,14 @@ class LongCodes(NamedTuple):
     texts: Ids
 
     @classmethod
-    def of(cls, texts: Sequence[str], terms: Terms) -> "LongCodes":
+    def of(cls, parts: Sequence[Sequence[str]], terms: Terms, texts: Ids) -> "Parts":
         """Of whole rows."""
-        rows = [dict.fromkeys(code for code in codes(text) if len(code) >= _LONG) for text in texts]
-        ids, values = pd.factorize(np.array([code for row in rows for code in row], dtype=object))
+        rows = list(map(dict.fromkeys, parts))
+        ids, values = pd.factorize(np.array([part for row in rows for part in row], dtype=object))
         roots = terms.of(values.tolist())
         rare = np.asarray(roots.multiply(roots).sum(axis=1), dtype=np.float64).ravel() / max(terms.weights.max(), 1e-9)
         cells = rare[ids], ids, np.cumsum([0, *map(len, rows)])
-        plain = np.array([*map(without_marks, texts), ""], dtype=object)
-        return cls(csr_matrix(cells, (len(texts), len(values))), values, plain)
+        return cls(csr_matrix(cells, (len(rows), len(values))), values, texts)
 
 
 Rivals = Sequence[Sequence[Hits] | None]
@@ -125,7 +126,7 @@ class PairFeatures:
 
     def __init__(self, texts: Sequence[str], numbers: Sequence[str]) -> None:
         self.texts, self.numbers = list(texts), list(numbers)
-        pairs = [(CODED if kind == "codes" else ROW, kind) for kind in _ROW_TERMS]
+        pairs = [(CODED if kind in ("codes", "numbers") else ROW, kind) for kind in _ROW_TERMS]
         pairs += [(column, kind) for column in self.texts for kind in _LEXICAL]
         self.terms = {pair: Terms(pair[1]) for pair in pairs}
 
@@ -158,7 +159,10 @@ class PairFeatures:
         numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
         terms = {key: presence(counts[key]) for key in self.terms}
         lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
-        return Side(texts, numbers, terms, lexical, LongCodes.of(texts[CODED], self.terms[CODED, "codes"]))
+        plain = np.array([*map(without_marks, texts[CODED]), ""], dtype=object)
+        long = [[code for code in codes(text) if len(code) >= _LONG] for text in texts[CODED]]
+        words = Parts.of(list(map(_WORD.findall, texts[CODED])), self.terms[ROW, "words"], plain)
+        return Side(texts, numbers, terms, lexical, (Parts.of(long, self.terms[CODED, "codes"], plain), words))
 
     def lexical(self, texts: Sequence[str]) -> Sparse:
         """Whole rows, as texts, as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
@@ -185,7 +189,7 @@ class PairFeatures:
             names.append(f"{column}: equal")
         names += [f"{column}: {what}" for column in self.numbers for what in ("nearness", "equal")]
         sides = [f"row: {what} above the best other of the {side}" for what in _RIVALS for side in ("left", "right")]
-        return [*names, *_CODES, "row: vectors", *sides]
+        return [*names, *_CODES, *_WORDS, "row: vectors", *sides]
 
     def of(self, left: Side, right: Side, pairs: Ids, rivals: Rivals, cosine: Floats | None) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``, whose vectors have these cosines."""
@@ -206,7 +210,9 @@ class PairFeatures:
             columns += [near, np.where(near == MISSING, MISSING, (ours == theirs).astype(float))]
         cosine = np.full(len(pairs), MISSING) if cosine is None else cosine
         common = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
-        columns += [*_of_codes((left.codes, right.codes), pairs), cosine, *_ahead(rivals, pairs, (cosine, common))]
+        long_codes, every_word = zip(left.parts, right.parts, strict=True)
+        columns += [*_of_codes(long_codes, pairs), *_of_words(every_word, pairs)]
+        columns += [cosine, *_ahead(rivals, pairs, (cosine, common))]
         return np.stack(columns, axis=1)
 
 
@@ -217,19 +223,19 @@ _CODES = ("row: codes within the other", "row: rarest code within the other", "r
 of these; and how near each other those are that the other row has not: models of a series differ in a letter."""
 
 
-def _of_codes(sides: Sequence[LongCodes], pairs: Ids) -> list[Floats]:
+_WORDS = ("row: words within", "row: most words within", "row: rarest lost word", "row: rarest of all lost words")
+"""The least and the greatest share of the words of either row that stand anywhere in the other, and the rarest word
+that does not: of the row where it is less rare, and of both."""
+
+
+def _of_codes(sides: Sequence[Parts], pairs: Ids) -> list[Floats]:
     """What :data:`_CODES` says: codes of one row anywhere in the other, whatever stands between their letters."""
-    count, rarest, nearest = len(pairs), np.full(len(pairs), MISSING), np.full(len(pairs), MISSING)
+    rarest, nearest = np.full(len(pairs), MISSING), np.full(len(pairs), MISSING)
     shares, others = [], []
-    for side, known in enumerate(sides):
-        rows = known.rows[pairs[:, side]]
-        pair, rare = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.data
-        texts = sides[1 - side].texts[pairs[pair, 1 - side]]
-        within = np.fromiter(map(contains, texts, known.values[rows.indices]), bool, len(pair))
-        every, shared = (np.bincount(pair, weights=each, minlength=count) for each in (rare, rare * within))
-        shares.append(np.where(every > 0, shared / np.maximum(every, 1e-12), np.nan))
+    for codes_of, pair, rare, within, share in _sought(sides, pairs):
+        shares.append(share)
         np.maximum.at(rarest, pair, rare * within)
-        others.append(pd.DataFrame({"pair": pair[~within], "code": rows.indices[~within]}))
+        others.append(pd.DataFrame({"pair": pair[~within], "code": codes_of[~within]}))
     both = others[0].merge(others[1], on="pair")
     width = max(len(sides[1].values), 1)
     place, distinct = pd.factorize(both["code_x"].to_numpy(np.int64) * width + both["code_y"].to_numpy())
@@ -237,6 +243,28 @@ def _of_codes(sides: Sequence[LongCodes], pairs: Ids) -> list[Floats]:
     alike = cpdist(*texts, scorer=OSA.normalized_similarity, dtype=np.float64)[place]  # each two are compared once
     np.maximum.at(nearest, both["pair"].to_numpy(), alike)
     return [np.nan_to_num(np.minimum(*shares), nan=MISSING), rarest, nearest]
+
+
+def _of_words(sides: Sequence[Parts], pairs: Ids) -> list[Floats]:
+    """What :data:`_WORDS` says: a color, or "remanufactured", in one row alone speaks against it, as no share does."""
+    shares, lost = [], []
+    for _, pair, rare, within, share in _sought(sides, pairs):
+        shares.append(np.nan_to_num(share, nan=MISSING))
+        lost.append(np.zeros(len(pairs)))
+        np.maximum.at(lost[-1], pair, rare * ~within)
+    return [np.minimum(*shares), np.maximum(*shares), np.minimum(*lost), np.maximum(*lost)]
+
+
+def _sought(sides: Sequence[Parts], pairs: Ids) -> Iterator[tuple[Ids, Ids, Floats, Ids, Floats]]:
+    """Parts of either side, the pair of each, how rare it is, whether the other row has it, and its share ``[n]``."""
+    count = len(pairs)
+    for side, known in enumerate(sides):
+        rows = known.rows[pairs[:, side]]
+        pair, rare = np.repeat(np.arange(count), np.diff(rows.indptr)), rows.data
+        texts = sides[1 - side].texts[pairs[pair, 1 - side]]
+        within = np.fromiter(map(contains, texts, known.values[rows.indices]), bool, len(pair))
+        every, shared = (np.bincount(pair, weights=each, minlength=count) for each in (rare, rare * within))
+        yield rows.indices, pair, rare, within, np.where(every > 0, shared / np.maximum(every, 1e-12), np.nan)
 
 
 def _shares(shared: Shared) -> list[Floats]:

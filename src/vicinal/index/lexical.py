@@ -38,6 +38,7 @@ _GRAMS = 4
 _WORD = re.compile(r"\w+")
 _CODE = re.compile(r"\S*\d\S*")
 _CUT = re.compile(r"[\W_]+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def codes(text: str) -> list[str]:
@@ -69,7 +70,21 @@ def letters(word: str) -> list[str]:
     return [padded[start : start + size] for size in sizes for start in range(len(padded) - size + 1)]
 
 
-_TERMS: dict[str, Callable[[str], list[str]]] = {"words": _WORD.findall, "letters": letters, "codes": codes}
+def numbers(word: str) -> list[str]:
+    """Numbers of a word, whatever their unit.
+
+    >>> numbers("16.0mp"), numbers("24-105mm")
+    (['16'], ['24', '105'])
+    """
+    return [number.rstrip("0").rstrip(".") if "." in number else number for number in _NUMBER.findall(word)]
+
+
+_TERMS: dict[str, Callable[[str], list[str]]] = {
+    "words": _WORD.findall,
+    "letters": letters,
+    "codes": codes,
+    "numbers": numbers,
+}
 """Terms of a word, which stands between spaces, in small letters."""
 
 
@@ -91,7 +106,7 @@ class Terms:
     r"""Sets of hashed terms, each weighed by how rare it is: $w_t = \log \frac{1+n}{1+n_t} + 1$.
 
     Args:
-        kind: "words", "letters" (n-grams of three and four within words) or "codes" (see :func:`codes`).
+        kind: "words", "letters" (n-grams of three and four within words), "codes" (see :func:`codes`) or "numbers".
         weights: w of each bucket; None: those that :meth:`fit` finds.
 
     >>> terms = Terms("words").fit(["red shoes", "red hat", "red scarf"])
