@@ -105,9 +105,8 @@ def _farther(model: FittedModel, ends: Tensor, excess: Tensor | None) -> Tensor:
 
 
 def _in_units(model: FittedModel, ends: Tensor) -> np.ndarray[Any, Any]:
-    """Ends ``[n, 2]`` of intervals in the units of the labels; those of logarithms keep to the limits, too."""
-    base = model.codec.transform.base
-    scale = model.limited_transform() if base.name == "log" else base
+    """Ends ``[n, 2]`` of intervals in the units of the labels, which may lie beyond all that is predicted."""
+    scale = model.codec.transform.base.model_copy(update={"ends": []})
     return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
 

@@ -276,11 +276,16 @@ class TargetTransform(Saved):
             return _through(values, self.scores, self.labels)
         if self.name == "link":
             return self.center + self.spread * _rising(self.link, self.cap).inverse(values.double())
-        limits = self.limits()
-        if limits is not None:  # far beyond the labels a sum of weights of either sign says nothing
-            shape = () if values.ndim == 1 else (-1,)
-            values = values.clamp(*(limit.reshape(shape).to(values) for limit in limits))
+        values = self.kept(values)
         return values.exp() if self.name == "log" else values
+
+    def kept(self, values: Tensor) -> Tensor:
+        """Values ``[n]`` or ``[n, T]`` on this scale within what is predicted."""
+        limits = self.limits()
+        if limits is None:
+            return values
+        shape = () if values.ndim == 1 else (-1,)  # far beyond the labels a sum of weights of either sign says nothing
+        return values.clamp(*(limit.reshape(shape).to(values) for limit in limits))
 
 
 PLAIN = TargetTransform()
