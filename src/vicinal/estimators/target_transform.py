@@ -233,9 +233,7 @@ class TargetTransform(Saved):
 
     def within(self, labels: Tensor) -> Self:
         """The transform whose predictions are limited by these labels ``[N]`` or ``[N, T]``, those of the bank now."""
-        if self.name not in _BEYOND or len(labels) == 0:
-            return self
-        return self._with_ends(labels, [])
+        return self._with_ends(labels, []) if self.name in _BEYOND and len(labels) else self
 
     def limits(self) -> tuple[Tensor, Tensor] | None:
         """The least and the most that is predicted of each target ``[T]``, on this scale; None: there is no such limit.
