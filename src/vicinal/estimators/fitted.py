@@ -213,7 +213,7 @@ class FittedModel:
         base = self.codec.transform.base
         labels = base.forward(self.bank.labels)
         local = local.without_slack(labels)
-        return local.weights, base.within(self.bank.labels).kept(local.values(labels))
+        return local.weights, base.within(self.bank.labels).clamped(local.values(labels))
 
     def summed_over_all(self, weights: Tensor) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` from weights ``[b, N]`` of all rows."""
@@ -226,7 +226,7 @@ class FittedModel:
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
         """Predictions of the head, within their limits, on the scale of the transform, on which intervals are made."""
-        return self.limited_transform().kept(self.codec.on_scale(prediction, uses_bank=self.uses_bank))
+        return self.limited_transform().clamped(self.codec.on_scale(prediction, uses_bank=self.uses_bank))
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels; for classes probabilities."""

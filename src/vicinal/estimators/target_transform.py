@@ -274,10 +274,10 @@ class TargetTransform(Saved):
             return _through(values, self.scores, self.labels)
         if self.name == "link":
             return self.center + self.spread * _rising(self.link, self.cap).inverse(values.double())
-        values = self.kept(values)
+        values = self.clamped(values)
         return values.exp() if self.name == "log" else values
 
-    def kept(self, values: Tensor) -> Tensor:
+    def clamped(self, values: Tensor) -> Tensor:
         """Values ``[n]`` or ``[n, T]`` on this scale within what is predicted."""
         limits = self.limits()
         if limits is None:
