@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,26 @@ def test_intervals_widen_with_the_distance(models, name):
     widths = np.diff(bounds, axis=-1)[..., 0]
     assert (np.diff(widths[1:], axis=0) >= 0).all()
     assert (widths[-1] > widths[1]).all()
+
+
+@pytest.mark.parametrize(("scale", "y"), [("none", np.arange(40.0) ** 3), ("log", np.exp(np.arange(40) / 9))])
+def test_an_interval_lies_around_a_prediction_that_stands_at_its_limit(scale, y):
+    x = np.arange(40.0)[:, None]
+    y = y * (1 + 0.02 * np.sin(7 * x[:, 0]))
+    model = NeighborRegressor(metric="kernel", target_transform=scale).fit(x, y)
+    (said,), (low, high) = model.predict([[57.0]]), model.predict_interval([[57.0]], 0.5)[0]
+    on_scale = model.target_transform_.within(model.bank_.labels)
+    assert said == pytest.approx(float(on_scale.inverse(torch.full((1,), np.inf, dtype=torch.float64))))
+    middle = np.sqrt(low * high) if scale == "log" else (low + high) / 2
+    assert middle == pytest.approx(said)
+    assert low < said < high < np.inf
+
+
+def test_an_interval_of_ranks_has_a_width_where_a_prediction_is_the_highest_label():
+    x = np.arange(40.0)[:, None]
+    model = NeighborRegressor(metric="kernel", target_transform="rank").fit(x, x[:, 0] + 2 * np.sin(7 * x[:, 0]))
+    said, (low, high) = model.predict([[57.0]]), model.predict_interval([[57.0]], 0.5)[0]
+    assert low < said == high == model.bank_.labels.max()
 
 
 def test_rows_as_far_as_half_a_range_beyond_the_fit_warn_of_nothing_and_are_read_as_they_are(models):

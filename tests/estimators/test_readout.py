@@ -13,7 +13,7 @@ from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, fitting, load_model
 from vicinal.estimators.attention import range_of
 from vicinal.estimators.comparables import SHARE
-from vicinal.estimators.readout import USUAL, choose_kriging
+from vicinal.estimators.readout import USUAL, choose_kriging, surely_less
 from vicinal.heads import Kriging
 
 FAR = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
@@ -139,6 +139,14 @@ def test_the_luckiest_scale_and_noise_are_not_taken_of_few_rows():
     unit = float(torch.pdist(bank).median())
     assert head.log_scale.exp().item() == pytest.approx(USUAL[0] * unit, rel=1e-6)
     assert head.log_noise.exp().item() == pytest.approx(USUAL[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_the_unit_of_errors_says_nothing_of_what_is_surely_less(unit):
+    others, mass = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    assert not surely_less(unit * (others - torch.tensor([1.0, -0.5, 0.0])), unit * others, mass)
+    assert surely_less(unit * (others - torch.tensor([1.0, 0.9, 1.0])), unit * others, mass)
+    assert not surely_less(0 * others, 0 * others, mass)
 
 
 def test_signed_weights_are_chosen_by_error_alone():

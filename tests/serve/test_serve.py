@@ -674,7 +674,8 @@ async def add_at_once(server, count, kill_after):
                 os.kill(server.process.pid, signal.SIGKILL)
 
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=server.address, timeout=60, limits=limits) as client:
+    # an answer that a busy machine gives too late for the client would be none
+    async with httpx.AsyncClient(base_url=server.address, timeout=None, limits=limits) as client:
         await asyncio.gather(*(add(client, number) for number in range(count)), return_exceptions=True)
     return acknowledged
 

@@ -70,10 +70,8 @@ def test_spawned_processes_train_as_one(tmp_path, capfd):
 
 
 def test_an_error_of_a_spawned_process_is_raised_as_it_was(capfd):
-    before = time.monotonic()
     with pytest.raises(ValueError, match=r"^labels: expected better ones, got these$"):
         train(network(), rows(64), rows(31, 1), replace(SETTINGS, devices=2), FailsOnSecond())
-    assert time.monotonic() - before < 120
     assert "MASTER_PORT" not in os.environ
 
 

@@ -126,7 +126,7 @@ def test_what_others_change_meanwhile_is_taken_over(folder, monkeypatch):
         add_table(folder, rows(2, "n", 4))
 
     monkeypatch.setattr(refit, "fit_split", interrupted)
-    assert refit_model(folder).replaced
+    assert refit_model(folder, even_if_worse=True).replaced
     model = load_model(folder)
     assert model.labels_of(["a1"]) == [0.25]
     assert model.bank_.has(["a3", "n0", "n1"]).tolist() == [False, True, True]

@@ -213,8 +213,7 @@ class FittedModel:
         base = self.codec.transform.base
         labels = base.forward(self.bank.labels)
         local = local.without_slack(labels)
-        values, limits = local.values(labels), base.within(self.bank.labels).limits()
-        return local.weights, values if limits is None else values.clamp(*(end.to(values) for end in limits))
+        return local.weights, base.within(self.bank.labels).clamped(local.values(labels))
 
     def summed_over_all(self, weights: Tensor) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` from weights ``[b, N]`` of all rows."""
@@ -226,8 +225,8 @@ class FittedModel:
         return self.codec.limited(self.bank.labels)
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head on the scale of the transform, on which intervals are made."""
-        return self.codec.on_scale(prediction, uses_bank=self.uses_bank)
+        """Predictions of the head, within their limits, on the scale of the transform, on which intervals are made."""
+        return self.limited_transform().clamped(self.codec.on_scale(prediction, uses_bank=self.uses_bank))
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels; for classes probabilities."""

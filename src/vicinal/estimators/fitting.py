@@ -376,7 +376,8 @@ def fit_network(
     rows, codec, settings = job.rows, job.codec, job.settings
     held_out = rows.held_out
     train_rows = torch.from_numpy(held_out.train)
-    inputs = prepared(settings, job.encoder, rows.frame)
+    gone = 0.0 if start is None else GONE  # rows were added since the encoder was fitted, and queries may be like them
+    inputs = prepared(settings, job.encoder, rows.frame, gone=gone)
     scaled = codec.scaled(rows.labels)
     begin = codec.start(scaled[train_rows], rows.mass_of(train_rows))
     activation = activation_of(codec.classes.tolist(), multilabel=codec.multilabel)

@@ -99,15 +99,13 @@ def _farther(model: FittedModel, ends: Tensor, excess: Tensor | None) -> Tensor:
     if excess is None or limits is None:
         return ends
     share = 1 - 1 / (1 + excess)
-    (low, high), (least, most) = ends.unbind(dim=1), limits
-    low, high = low + share * (torch.minimum(low, least) - low), high + share * (torch.maximum(high, most) - high)
-    return torch.stack([low, high], dim=1)
+    farthest = torch.stack([torch.minimum(ends[:, 0], limits[0]), torch.maximum(ends[:, 1], limits[1])], dim=1)
+    return ends + share[:, None] * (farthest - ends)
 
 
 def _in_units(model: FittedModel, ends: Tensor) -> np.ndarray[Any, Any]:
-    """Ends ``[n, 2]`` of intervals in the units of the labels; those of logarithms keep to the limits, too."""
-    base = model.codec.transform.base
-    scale = model.limited_transform() if base.name == "log" else base
+    """Ends ``[n, 2]`` of intervals in the units of the labels, which may lie beyond all that is predicted."""
+    scale = model.codec.transform.base.model_copy(update={"ends": []})
     return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
 

@@ -163,7 +163,9 @@ def _best(tried: Sequence[Kriging], error: Tensor) -> Kriging:
 
 def surely_less(errors: Tensor, others: Tensor, mass: Tensor, share: float = 0.0, sure: float = SURELY) -> bool:
     """Whether errors ``[b]`` of rows are less than others by more than a share, and so many standard errors of that."""
-    gains, mass = others - errors, mass / mass.sum()
+    unit = torch.maximum(errors, others).amax().clamp(min=torch.finfo(errors.dtype).tiny)  # squares would underflow
+    errors, others, mass = errors / unit, others / unit, mass / mass.sum()
+    gains = others - errors
     gain = (gains * mass).sum()
     spread_of_rows = ((gains - gain) * mass).square().sum() * len(gains) / max(1, len(gains) - 1)
     return bool(gain > torch.maximum(sure * spread_of_rows.sqrt(), share * (others * mass).sum()))

@@ -233,9 +233,7 @@ class TargetTransform(Saved):
 
     def within(self, labels: Tensor) -> Self:
         """The transform whose predictions are limited by these labels ``[N]`` or ``[N, T]``, those of the bank now."""
-        if self.name not in _BEYOND or len(labels) == 0:
-            return self
-        return self._with_ends(labels, [])
+        return self._with_ends(labels, []) if self.name in _BEYOND and len(labels) else self
 
     def limits(self) -> tuple[Tensor, Tensor] | None:
         """The least and the most that is predicted of each target ``[T]``, on this scale; None: there is no such limit.
@@ -276,11 +274,16 @@ class TargetTransform(Saved):
             return _through(values, self.scores, self.labels)
         if self.name == "link":
             return self.center + self.spread * _rising(self.link, self.cap).inverse(values.double())
-        limits = self.limits()
-        if limits is not None:  # far beyond the labels a sum of weights of either sign says nothing
-            shape = () if values.ndim == 1 else (-1,)
-            values = values.clamp(*(limit.reshape(shape).to(values) for limit in limits))
+        values = self.clamped(values)
         return values.exp() if self.name == "log" else values
+
+    def clamped(self, values: Tensor) -> Tensor:
+        """Values ``[n]`` or ``[n, T]`` on this scale within what is predicted."""
+        limits = self.limits()
+        if limits is None:
+            return values
+        shape = () if values.ndim == 1 else (-1,)  # far beyond the labels a sum of weights of either sign says nothing
+        return values.clamp(*(limit.reshape(shape).to(values) for limit in limits))
 
 
 PLAIN = TargetTransform()
