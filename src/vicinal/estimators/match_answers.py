@@ -156,16 +156,12 @@ class MatchAnswers:
         Raises:
             ValueError: for ids that are not in the tables.
         """
-        chances = self._beside_labels(self.tables_.things(self._pair_positions(pairs)))
+        chances = self._beside_labels(self.tables_.things(pair_positions("pairs", pairs, self.tables_.tables)))
         return np.stack([1 - chances, chances], axis=1)
 
     def predict(self, pairs: Any) -> Ids:
         """1 for each pair that matches, by the threshold, and 0 for others: ``[n]``."""
         return (self.predict_proba(pairs)[:, 1] >= self.threshold_).astype(np.int64)
-
-    def _pair_positions(self, pairs: Any) -> Ids:
-        """Rows ``[n, 2]`` of pairs by id."""
-        return pair_positions("pairs", pairs, self.tables_.tables)
 
     def scored_candidates(self) -> pd.DataFrame:
         """All candidates with their ``probability``, the surest first."""
@@ -361,7 +357,8 @@ class MatchAnswers:
     def _nearest(
         self, rows: Sequence[str], vectors: Tensor | None, k: int, themselves: Ids | None = None
     ) -> pd.DataFrame:
-        right, hits = self.tables_.right, self.tables_.nearest(0, rows, vectors, k + 1, 2 * k + 20)[0]
+        right, lexical = self.tables_.right, self.tables_.features.lexical(rows)
+        hits = self.tables_.nearest(0, lexical, vectors, k + 1, 2 * k + 20)[0]
         query, place = (hits.ids >= 0).nonzero(as_tuple=True)
         things = np.stack([query.numpy(), hits.ids[query, place].numpy()], axis=1)
         at, source = pairs_of_rows(things, np.arange(len(rows)), right.thing)
@@ -384,7 +381,7 @@ class MatchAnswers:
             pairs: a table of columns ``left`` and ``right``, or tuples of both.
             k: labelled pairs to show for each.
         """
-        at = self._pair_positions(pairs)
+        at = pair_positions("pairs", pairs, self.tables_.tables)
         if len(at) == 0:
             return PairExplanations()
         things = self.tables_.things(at)

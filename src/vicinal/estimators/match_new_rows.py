@@ -13,7 +13,7 @@ from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_rows import MatchTable
 from vicinal.estimators.match_tables import KEYS, MatchedTables
 from vicinal.index import Hits
-from vicinal.index.lexical import LexicalIndex
+from vicinal.index.lexical import LexicalIndex, Sparse
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.blocking import BlockIndex, block_index
 from vicinal.linkage.columns import Floats, Ids
@@ -67,10 +67,8 @@ class NewRows:
         self.best, self.hits = list[Tensor](), list[Hits]()
         if taken is None:
             self.tables = tables.as_now("coded")
-            cells = Cells(
-                [replace(column, sides=(column.sides[here], column.sides[there])) for column in tables.coded()]
-            )
-            self.index = block_index(cells, single=self.is_single, most=KEYS * self.competition.rows[0])
+            columns = [replace(each, sides=(each.sides[here], each.sides[there])) for each in tables.coded()]
+            self.index = block_index(Cells(columns), single=self.is_single, most=KEYS * self.competition.rows[0])
             return
         self.tables = tables.as_now()
         pairs, log_odds, _ = linkage.candidates(tables)
@@ -89,11 +87,14 @@ class NewRows:
             self.index.add(self._keys(more))
             return
         self.room = np.concatenate([self.room, np.ones(len(more))])
-        best = self.tables.nearest(1 - self.side, self.tables.row_texts(more.frame), more.vectors, 1)[1]
+        best = self.tables.nearest(1 - self.side, self._lexical(more), more.vectors, 1)[1]
         self.best = [torch.cat([known, hits.scores]) for known, hits in zip(self.best, best, strict=True)]
 
     def _keys(self, more: MatchTable) -> Cells:
         return Cells(self.tables.some([more], []).coded())
+
+    def _lexical(self, more: MatchTable) -> Sparse:
+        return self.tables.features.lexical(self.tables.row_texts(more.frame))
 
     def pairs(self, more: MatchTable) -> tuple[Ids, Floats, Floats]:
         """Places of new rows and of those that they may be ``[n, 2]``, log odds by themselves, and probabilities.
@@ -119,13 +120,12 @@ class NewRows:
             new, other = blocked.pairs.astype(np.int64).T
             return new, other, blocked.evidence
         count = self.linkage.n_candidates
-        texts = self.tables.row_texts(more.frame)
-        hits, self.hits = self.tables.nearest(self.side, texts, more.vectors, count)
+        lexical = self._lexical(more)
+        hits, self.hits = self.tables.nearest(self.side, lexical, more.vectors, count)
         ids = hits.ids
         if len(self.later):  # in one table rows find themselves, too
-            lexical = self.tables.features.lexical
-            index = LexicalIndex(lexical(self.tables.row_texts(self.later.frame)))
-            later = index.search(lexical(texts), count + self.is_single * len(more)).ids
+            index = LexicalIndex(self._lexical(self.later))
+            later = index.search(lexical, count + self.is_single * len(more)).ids
             ids = torch.cat([ids, torch.where(later < 0, later, later + self.known)], dim=1)
         new, place = (ids >= 0).numpy().nonzero()
         return new, ids.numpy()[new, place], np.zeros(len(new))

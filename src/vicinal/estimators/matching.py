@@ -455,7 +455,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def close(self) -> None:
         """Let go of the index of the vectors, and remove what it holds in a database; a later search makes it anew."""
-        self.tables_.close()
+        self.tables_.forget("vectors")
 
     # Files.
 
