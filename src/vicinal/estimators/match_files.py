@@ -208,7 +208,7 @@ def write_matcher(stage: Path, matcher: MatchAnswers) -> None:
         state["known"] = torch.from_numpy(np.ascontiguousarray(learned.known))
         learned.scorer.save(stage / SCORER)
         if learned.reader is not None:
-            learned.reader.save(stage / READER)
+            learned.reader.model.save(stage / READER)
     if tables.encoder is not None:
         state |= {f"encoder.{name}": value.clone() for name, value in tables.encoder.trained_state().items()}
     save_file(state, stage / TENSORS)
@@ -282,10 +282,11 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linka
 
 
 def _saved_rows(table: MatchTable, columns: MatchColumns) -> pd.DataFrame:
-    frame = table.frame.drop(columns=[name for name in columns.media if name in table.frame.columns])
-    cells = {name: frame[name] for name in frame.columns}
-    mixed = {name: [shown_cell(cell, None) for cell in cells[name]] for name in cells if cells[name].dtype == object}
-    return pd.DataFrame({_IDS: table.ids} | cells | mixed)
+    frame = table.frame.drop(columns=list(columns.media), errors="ignore")
+    mixed = (name for name in frame.columns if frame[name].dtype == object)
+    frame = frame.assign(**{name: [shown_cell(cell, None) for cell in frame[name]] for name in mixed})
+    frame.insert(0, _IDS, table.ids)
+    return frame
 
 
 _IDS = "\0ids"
@@ -377,10 +378,9 @@ def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder 
 def _template(config: SavedMatcher, tables: MatchedTables) -> dict[str, Tensor]:
     """Shapes that the tensors of a folder must have."""
     with torch.device("meta"):
-        shapes = {}
-        for name, rows, things in zip(SIDES, config.rows, config.things, strict=False):
-            shapes[f"{name}.vectors"] = torch.zeros(things, config.width)
-            shapes[f"{name}.thing"] = torch.zeros(rows, dtype=torch.int64)
+        sides = zip(SIDES, config.things, strict=False), zip(SIDES, config.rows, strict=False)
+        shapes = {f"{name}.vectors": torch.zeros(things, config.width) for name, things in sides[0]}
+        shapes |= {f"{name}.thing": torch.zeros(rows, dtype=torch.int64) for name, rows in sides[1]}
         shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
         if config.scorer is not None:
             count = len(tables.features.names) + 1  # the log ratio of match weights is read beside them

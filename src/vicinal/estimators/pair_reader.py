@@ -96,12 +96,6 @@ class PairReader:
             shutil.rmtree(folder, ignore_errors=True)
         return cls(model)
 
-    @property
-    def sentence(self) -> str:
-        """The plan that it was tuned by."""
-        plan = self.model.plan_
-        return "as published" if plan is None else str(plan.sentence())
-
     def read(self, scored: Floats, texts: Callable[[Ids], Sequence[str]]) -> Floats:
         """Probability ``[n]`` that each pair matches, by the words alone; 0 for pairs that are not read.
 
@@ -152,10 +146,6 @@ class PairReader:
         if gone:
             self.model.forget(gone)
         return True
-
-    def save(self, path: Path) -> None:
-        """Write the encoder and its head as a model folder."""
-        self.model.save(path)
 
     @classmethod
     def load(cls, path: Path, weights: tuple[float, float, float], encoders: dict[str, str]) -> "PairReader":
