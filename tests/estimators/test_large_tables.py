@@ -6,7 +6,6 @@ import pytest
 
 from vicinal.estimators import RowMatcher, match_linkage, match_tables, matching
 from vicinal.linkage import competition
-from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.competition import Competition
 from vicinal.workflows.match import MatchJob
 from vicinal.workflows.match import match_tables as match_tables_of
@@ -236,12 +235,8 @@ def test_what_follows_is_told_by_pairs_that_are_equal_in_a_column_and_not_by_can
 def test_equal_pairs_are_drawn_from_all_that_are_equal_and_no_row_is_its_own():
     random = np.random.default_rng(0)
     codes = np.array([0, 1, -1, 0, 0, 2])
-    one = CodedColumn("x", "name", list("abcd"), (codes, codes))
-    assert match_linkage._equal_pairs(one, 200, random).tolist() == [[0, 3], [0, 4], [3, 4]]
-    two = CodedColumn("x", "name", list("abcd"), (codes, np.array([2, -1, 3, 0, 2])))
-    pairs = match_linkage._equal_pairs(two, 200, random).tolist()
-    assert pairs == [[0, 3], [3, 3], [4, 3], [5, 0], [5, 4]]
-    assert len(match_linkage._equal_pairs(two, 0, random)) == 0
+    assert match_linkage._equal_pairs(codes, 200, random).tolist() == [[0, 3], [0, 4], [3, 4]]
+    assert len(match_linkage._equal_pairs(codes, 0, random)) == 0
 
 
 def test_a_killed_run_goes_on_with_its_candidates_and_levels(monkeypatch, tmp_path):

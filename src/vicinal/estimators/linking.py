@@ -35,19 +35,11 @@ def assigned(left: Ids, right: Ids, gains: Floats, most: int = 1) -> Ids:
     left, right = _numbered(left), _numbered(right)
     taken: Ids = (np.bincount(left)[left] == 1) & (np.bincount(right)[right] == 1)  # nothing competes with them
     some = np.flatnonzero(~taken)
-    if len(some):
-        taken[some] = _by_clusters(left[some], right[some], gains[some], most)
-    return taken
-
-
-def _by_clusters(left: Ids, right: Ids, gains: Floats, most: int) -> Ids:
-    """See :func:`assigned`; what no pair joins is assigned by itself."""
-    clusters = connected(np.stack([_numbered(left), _numbered(right) + len(left)], axis=1), 2 * len(left))
-    clusters = _numbered(clusters[_numbered(left)])
+    clusters = connected(np.stack([left, right + len(left)], axis=1), 2 * len(left))[left[some]]
+    clusters = _numbered(clusters)  # what no pair joins is assigned by itself
     sizes = np.bincount(clusters)
     order, batches = np.argsort(clusters, kind="stable"), ((np.cumsum(sizes) - sizes) // _TOGETHER)[clusters]
-    taken = np.zeros(len(gains), dtype=bool)
-    for part in np.split(order, np.flatnonzero(np.diff(batches[order])) + 1):
+    for part in np.split(some[order], np.flatnonzero(np.diff(batches[order])) + 1) if len(some) else ():
         taken[part] = _assigned(_numbered(left[part]), _numbered(right[part]), gains[part], most)
     return taken
 

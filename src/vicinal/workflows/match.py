@@ -75,13 +75,12 @@ class MatchJob:
 
 @dataclass(frozen=True)
 class MatchOutcome:
-    """What :func:`match_tables` gives: the matcher, its links, the pairs to look at, and where they were written."""
+    """What :func:`match_tables` gives: the matcher, its links, the pairs to look at, and the contents of its page."""
 
     matcher: RowMatcher
     links: pd.DataFrame
     review: pd.DataFrame
     record: MatchRecord
-    folder: Path | None
 
 
 def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line: None) -> MatchOutcome:
@@ -137,7 +136,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
                 answered = read_answers(out)  # with labels that came meanwhile
                 if len(answered):
                     write_table(answered, stage / ANSWERED)
-    return MatchOutcome(matcher, links, review, record, out)
+    return MatchOutcome(matcher, links, review, record)
 
 
 @dataclass(frozen=True)
