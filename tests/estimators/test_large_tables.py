@@ -275,3 +275,19 @@ def test_a_killed_run_goes_on_with_its_candidates_and_levels(monkeypatch, tmp_pa
 
 def stop(*_, **__):
     raise KeyboardInterrupt
+
+
+def test_rows_that_come_are_told_by_the_words_that_all_others_are_told_by():
+    random = np.random.default_rng(0)
+    words = np.array([a + b for a in ("mu", "no", "ka", "to", "re", "li") for b in ("ran", "bel", "dor", "sti", "gar")])
+    names = [" ".join([*random.choice(words, 5), f"k{row + 100}"]) for row in range(120)]
+    codes = random.integers(100_000, 999_999, 120).astype(str)
+    table = pd.DataFrame({"id": range(120), "name": names, "code": codes})
+    model = RowMatcher(encoders={"text": "none"})
+    model.fit(table[20:].assign(lot=[f"q{row} w{row}" for row in range(100)]), table)
+    assert model.linkage_.refinement is None  # so that they are found by keys
+    links = model.add(table[:20].assign(lot="q7 w8"))  # words with digits of a column that one table has
+    assert links["left"].tolist() == links["right"].tolist()
+    at = np.stack([model.tables_.left.positions(links["left"]), model.tables_.right.positions(links["right"])], axis=1)
+    among_all = model.linkage_.log_odds(model.tables_, model.tables_.things(at)) / np.log(2)
+    np.testing.assert_allclose(links["score"], among_all, atol=1e-6)
