@@ -168,8 +168,8 @@ def closed_pairs(
         labels: all that were labelled, also those to choose the threshold by.
         n_candidates: of each row.
     """
-    rows, implicit = positions_of(labelled), labelled.attrs.get("implicit", False)
-    pairs = pd.DataFrame(np.hstack([tables.things(rows), rows]), columns=["left", "right", "left row", "right row"])
+    known, implicit = positions_of(labelled), labelled.attrs.get("implicit", False)
+    pairs = pd.DataFrame(np.hstack([tables.things(known), known]), columns=["left", "right", "left row", "right row"])
     pairs.insert(2, "match", labelled["match"].to_numpy())
     pairs = pairs[pairs["left"] != pairs["right"]] if tables.is_single else pairs
     pairs = pairs.sort_values("match", ascending=False, kind="stable").drop_duplicates(["left", "right"]).sort_index()
