@@ -6,7 +6,6 @@ import pytest
 
 from vicinal.estimators import RowMatcher, match_linkage, match_tables, matching
 from vicinal.linkage import competition
-from vicinal.linkage.columns import CodedColumn
 from vicinal.linkage.competition import Competition
 from vicinal.workflows.match import MatchJob
 from vicinal.workflows.match import match_tables as match_tables_of
@@ -236,12 +235,8 @@ def test_what_follows_is_told_by_pairs_that_are_equal_in_a_column_and_not_by_can
 def test_equal_pairs_are_drawn_from_all_that_are_equal_and_no_row_is_its_own():
     random = np.random.default_rng(0)
     codes = np.array([0, 1, -1, 0, 0, 2])
-    one = CodedColumn("x", "name", list("abcd"), (codes, codes))
-    assert match_linkage._equal_pairs(one, 200, random).tolist() == [[0, 3], [0, 4], [3, 4]]
-    two = CodedColumn("x", "name", list("abcd"), (codes, np.array([2, -1, 3, 0, 2])))
-    pairs = match_linkage._equal_pairs(two, 200, random).tolist()
-    assert pairs == [[0, 3], [3, 3], [4, 3], [5, 0], [5, 4]]
-    assert len(match_linkage._equal_pairs(two, 0, random)) == 0
+    assert match_linkage._equal_pairs(codes, 200, random).tolist() == [[0, 3], [0, 4], [3, 4]]
+    assert len(match_linkage._equal_pairs(codes, 0, random)) == 0
 
 
 def test_a_killed_run_goes_on_with_its_candidates_and_levels(monkeypatch, tmp_path):
@@ -280,3 +275,19 @@ def test_a_killed_run_goes_on_with_its_candidates_and_levels(monkeypatch, tmp_pa
 
 def stop(*_, **__):
     raise KeyboardInterrupt
+
+
+def test_rows_that_come_are_told_by_the_words_that_all_others_are_told_by():
+    random = np.random.default_rng(0)
+    words = np.array([a + b for a in ("mu", "no", "ka", "to", "re", "li") for b in ("ran", "bel", "dor", "sti", "gar")])
+    names = [" ".join([*random.choice(words, 5), f"k{row + 100}"]) for row in range(120)]
+    codes = random.integers(100_000, 999_999, 120).astype(str)
+    table = pd.DataFrame({"id": range(120), "name": names, "code": codes})
+    model = RowMatcher(encoders={"text": "none"})
+    model.fit(table[20:].assign(lot=[f"q{row} w{row}" for row in range(100)]), table)
+    assert model.linkage_.refinement is None  # so that they are found by keys
+    links = model.add(table[:20].assign(lot="q7 w8"))  # words with digits of a column that one table has
+    assert links["left"].tolist() == links["right"].tolist()
+    at = np.stack([model.tables_.left.positions(links["left"]), model.tables_.right.positions(links["right"])], axis=1)
+    among_all = model.linkage_.log_odds(model.tables_, model.tables_.things(at)) / np.log(2)
+    np.testing.assert_allclose(links["score"], among_all, atol=1e-6)

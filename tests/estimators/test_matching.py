@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score
 
 from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher
-from vicinal.estimators.labelled_pairs import lack_of_labels
+from vicinal.estimators.labelled_pairs import lack_of_labels, pair_positions
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.match_rows import read_tables
 from vicinal.estimators.pair_features import PairFeatures, _of_codes, _of_words
@@ -267,7 +267,7 @@ def test_start_weights_and_what_is_refined_are_the_log2_odds():
 
 def test_a_scorer_counts_as_much_as_the_estimates(fitted):
     model, (_, _, pairs) = fitted
-    at = model.tables_.things(model._pair_positions(pairs))
+    at = model.tables_.things(pair_positions("pairs", pairs, model.tables_.tables))
     alone = copy.copy(model)
     odds = {}
     for share in (1.0, 0.0):

@@ -9,7 +9,7 @@ import pytest
 
 from vicinal.linkage.compared import CellComparison, ComparedPair
 from vicinal.report.differences import differences
-from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, match_findings, match_html
+from vicinal.report.match import MatchRecord, match_findings, match_html
 from vicinal.report.pairs import pair_html, waterfall
 
 PLANTED = "<script>document.title = 'taken over'</script>"
@@ -141,16 +141,16 @@ def record(**more):
 
 def test_the_page_tells_weights_distribution_clusters_and_what_was_missed():
     weights = [
-        LevelWeight("name", "differs", 0.05, 0.93, math.log2(0.05 / 0.93)),
-        LevelWeight("name", "equal", 0.95, 0.000404, math.log2(0.95 / 0.000404)),
-        LevelWeight(PLANTED, "equal", 0.5, 0.5, 0.0),
+        ("name", "differs", 0.05, 0.93, math.log2(0.05 / 0.93)),
+        ("name", "equal", 0.95, 0.000404, math.log2(0.95 / 0.000404)),
+        (PLANTED, "equal", 0.5, 0.5, 0.0),
     ]
     page = match_html(
         record(
             weights=weights,
             scored=np.array([0.01] * 90 + [0.99] * 9),
             reached=0.964,
-            weakest=[WeakPair("12", "48", 0.31, 4)],
+            weakest=[("12", "48", 0.31, 4)],
             clusters={1: 20, 4: 1},
             notes=["Two estimates disagree: 913 and 466 matches."],
         )

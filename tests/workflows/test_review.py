@@ -379,9 +379,9 @@ def test_what_the_report_says_of_one_table_follows_from_its_probabilities(tmp_pa
         if len(members) > 2:
             inside = pd.DataFrame([(a, b) for a in members for b in members if a < b], columns=["left", "right"])
             least.append((float(found.matcher.predict_proba(inside)[:, 1].min()), len(members)))
-    weakest = found.record.weakest
+    left, right, chances, sizes = zip(*found.record.weakest, strict=True)
     assert len(least) >= 5
-    assert [pair.probability for pair in weakest] == pytest.approx([chance for chance, _ in sorted(least)[:10]])
-    assert [pair.size for pair in weakest] == [size for _, size in sorted(least)[:10]]
-    ids = pd.DataFrame({"left": [pair.left for pair in weakest], "right": [pair.right for pair in weakest]})
-    assert found.matcher.predict_proba(ids)[:, 1] == pytest.approx([pair.probability for pair in weakest])
+    assert list(chances) == pytest.approx([chance for chance, _ in sorted(least)[:10]])
+    assert list(sizes) == [size for _, size in sorted(least)[:10]]
+    ids = pd.DataFrame({"left": left, "right": right})
+    assert found.matcher.predict_proba(ids)[:, 1] == pytest.approx(chances)

@@ -146,20 +146,6 @@ class SameThings:
         return positions_of(new[new["_merge"] == "left_only"])
 
 
-def distinct_pairs(pairs: pd.DataFrame, things: Ids, *, is_single: bool) -> pd.DataFrame:
-    """One labelled pair of each two things ``[n, 2]``: a match, if one is; none of a thing with itself.
-
-    Gives their things as ``left`` and ``right``, and the rows that were labelled as ``left row`` and ``right row``.
-    """
-    rows = {"left row": pairs["left"].to_numpy(), "right row": pairs["right"].to_numpy()}
-    table = pd.DataFrame({"left": things[:, 0], "right": things[:, 1], "match": pairs["match"].to_numpy(), **rows})
-    if is_single:
-        table = table[table["left"] != table["right"]]
-    once = table.sort_values("match", ascending=False, kind="stable").drop_duplicates(["left", "right"]).sort_index()
-    once.attrs["implicit"] = pairs.attrs.get("implicit", False)
-    return once.reset_index(drop=True)
-
-
 def same_things(tables: MatchedTables, labels: pd.DataFrame) -> SameThings:
     """What the labels of rows say of pairs that nobody labelled."""
     matches = tables.things(positions_of(labels[labels["match"] == 1]))
@@ -171,6 +157,9 @@ def closed_pairs(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Labelled pairs as things, and the matches that follow from them; and sentences about it.
 
+    Of each two things one pair stays, a match, if one is, and none of a thing with itself; ``left`` and ``right`` are
+    things, ``left row`` and ``right row`` the rows that were labelled.
+
     If non-matches are implicit, other candidates of rows with a labelled match are taken for none.
 
     Args:
@@ -179,11 +168,15 @@ def closed_pairs(
         labels: all that were labelled, also those to choose the threshold by.
         n_candidates: of each row.
     """
-    pairs = distinct_pairs(labelled, tables.things(positions_of(labelled)), is_single=tables.is_single)
+    known, implicit = positions_of(labelled), labelled.attrs.get("implicit", False)
+    pairs = pd.DataFrame(np.hstack([tables.things(known), known]), columns=["left", "right", "left row", "right row"])
+    pairs.insert(2, "match", labelled["match"].to_numpy())
+    pairs = pairs[pairs["left"] != pairs["right"]] if tables.is_single else pairs
+    pairs = pairs.sort_values("match", ascending=False, kind="stable").drop_duplicates(["left", "right"]).sort_index()
     same = same_things(tables, labels)
     follow = _as_pairs(tables, same.pairs(positions_of(pairs[pairs["match"] == 1]), _CLOSED), 1)
     parts = [pairs, follow]
-    if pairs.attrs["implicit"]:
+    if implicit:
         at = torch.from_numpy(pairs.loc[pairs["match"] == 1, "left"].unique())
         ids = tables.candidates(n_candidates, at).ids
         rows, columns = (ids >= 0).nonzero(as_tuple=True)
@@ -191,7 +184,7 @@ def closed_pairs(
         others = np.unique(np.sort(others, axis=1), axis=0) if tables.is_single else others
         parts.append(_as_pairs(tables, others[~same.are_same(others)], 0))
     both = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], ignore_index=True)
-    if not pairs.attrs["implicit"]:
+    if not implicit:
         return both, []
     count = int((both["match"] == 0).sum() - (pairs["match"] == 0).sum())
     return both, [f"{count} other candidates of the rows of labelled matches count as none"]

@@ -35,19 +35,11 @@ def assigned(left: Ids, right: Ids, gains: Floats, most: int = 1) -> Ids:
     left, right = _numbered(left), _numbered(right)
     taken: Ids = (np.bincount(left)[left] == 1) & (np.bincount(right)[right] == 1)  # nothing competes with them
     some = np.flatnonzero(~taken)
-    if len(some):
-        taken[some] = _by_clusters(left[some], right[some], gains[some], most)
-    return taken
-
-
-def _by_clusters(left: Ids, right: Ids, gains: Floats, most: int) -> Ids:
-    """See :func:`assigned`; what no pair joins is assigned by itself."""
-    clusters = connected(np.stack([_numbered(left), _numbered(right) + len(left)], axis=1), 2 * len(left))
-    clusters = _numbered(clusters[_numbered(left)])
+    clusters = connected(np.stack([left, right + len(left)], axis=1), 2 * len(left))[left[some]]
+    clusters = _numbered(clusters)  # what no pair joins is assigned by itself
     sizes = np.bincount(clusters)
     order, batches = np.argsort(clusters, kind="stable"), ((np.cumsum(sizes) - sizes) // _TOGETHER)[clusters]
-    taken = np.zeros(len(gains), dtype=bool)
-    for part in np.split(order, np.flatnonzero(np.diff(batches[order])) + 1):
+    for part in np.split(some[order], np.flatnonzero(np.diff(batches[order])) + 1) if len(some) else ():
         taken[part] = _assigned(_numbered(left[part]), _numbered(right[part]), gains[part], most)
     return taken
 
@@ -98,23 +90,27 @@ def larger_first(clusters: Ids) -> Ids:
     return numbered
 
 
-def pairs_within(clusters: Ids, most: int, random: np.random.Generator) -> tuple[Ids, int]:
-    """Pairs ``[n, 2]`` of rows of one cluster of 3 rows or more, and how many pairs there are in all.
+def pairs_within(
+    clusters: Ids, most: int, random: np.random.Generator | None = None, fewest: int = 3
+) -> tuple[Ids, int]:
+    """Pairs ``[n, 2]`` of rows of one cluster of ``fewest`` rows or more, and how many pairs there are in all.
 
-    All of them, but for clusters of more than ``most`` pairs: there as many are drawn.
+    All of them, but for clusters of more than ``most`` pairs: there as many are drawn, or those with the first row.
 
-    >>> pairs, there = pairs_within(np.array([0, 1, 0, 0]), 10, np.random.default_rng(0))
+    >>> pairs, there = pairs_within(np.array([0, 1, 0, 0]), 10)
     >>> pairs.tolist(), there
     ([[0, 2], [0, 3], [2, 3]], 3)
     """
     sizes = np.bincount(clusters)
     order, starts = np.argsort(clusters, kind="stable"), np.cumsum(sizes) - sizes
     parts, there = [np.zeros((0, 2), dtype=np.int64)], 0
-    for cluster in np.flatnonzero(sizes > 2):
+    for cluster in np.flatnonzero(sizes >= fewest):
         size = int(sizes[cluster])
         members, count = order[starts[cluster] : starts[cluster] + size], size * (size - 1) // 2
         if count <= most:
             pairs = np.stack(np.triu_indices(size, 1), axis=1)
+        elif random is None:
+            pairs = np.stack([np.zeros(size - 1, dtype=np.int64), np.arange(1, size)], axis=1)
         else:
             first = random.integers(0, size, most)
             pairs = np.stack([first, (first + random.integers(1, size, most)) % size], axis=1)
@@ -152,8 +148,8 @@ def pairs_to_label(chances: Floats, count: int) -> Ids:
     return every[np.argsort(-chances[every], kind="stable")]
 
 
-_BLOCK = 10_000
-"""Pairs that two blocks of equal rows have, up to which all of them are listed."""
+BLOCK = 10_000
+"""Pairs that two blocks of equal rows have, or one, up to which all of them are listed."""
 
 
 def pairs_of_rows(at: Ids, left: Ids, right: Ids) -> tuple[Ids, Ids]:
@@ -173,7 +169,7 @@ def pairs_of_rows(at: Ids, left: Ids, right: Ids) -> tuple[Ids, Ids]:
     every = [np.bincount(thing) for thing in (left, right)]
     sizes = [each[at[:, side]] for side, each in enumerate(every)]
     starts = [(np.cumsum(each) - each)[at[:, side]] for side, each in enumerate(every)]
-    whole = sizes[0] * sizes[1] <= _BLOCK
+    whole = sizes[0] * sizes[1] <= BLOCK
     counts = np.where(whole, sizes[0] * sizes[1], np.maximum(*sizes))
     source = np.repeat(np.arange(len(at)), counts)
     place = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -181,19 +177,3 @@ def pairs_of_rows(at: Ids, left: Ids, right: Ids) -> tuple[Ids, Ids]:
     other = place % sizes[1][source]
     pairs = np.stack([orders[0][starts[0][source] + one], orders[1][starts[1][source] + other]], axis=1)
     return pairs, source
-
-
-def copies(thing: Ids) -> Ids:
-    """Pairs ``[n, 2]`` of rows that are one thing, the earlier row first; of more than 10,000 pairs with the first row.
-
-    >>> copies(np.array([0, 1, 0, 0])).tolist()
-    [[0, 2], [0, 3], [2, 3]]
-    """
-    order = np.argsort(thing, kind="stable")
-    parts = [np.zeros((0, 2), dtype=np.int64)]
-    for rows in np.split(order, np.flatnonzero(np.diff(thing[order])) + 1) if (np.bincount(thing) > 1).any() else []:
-        if len(rows) * (len(rows) - 1) // 2 <= _BLOCK:
-            parts.append(rows[np.stack(np.triu_indices(len(rows), 1), axis=1)])
-        else:
-            parts.append(np.stack([np.full(len(rows) - 1, rows[0]), rows[1:]], axis=1))
-    return np.concatenate(parts)

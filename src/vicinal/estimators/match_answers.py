@@ -14,9 +14,9 @@ from vicinal.core.checks import check_integer
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.labelled_pairs import pair_positions, positions_of, same_things
 from vicinal.estimators.linking import (
+    BLOCK,
     assigned,
     connected,
-    copies,
     larger_first,
     log_odds,
     pairs_of_rows,
@@ -28,7 +28,6 @@ from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
-from vicinal.index.lexical import fuse
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import partners
 from vicinal.metrics import candidate_recall
@@ -157,16 +156,12 @@ class MatchAnswers:
         Raises:
             ValueError: for ids that are not in the tables.
         """
-        chances = self._beside_labels(self.tables_.things(self._pair_positions(pairs)))
+        chances = self._beside_labels(self.tables_.things(pair_positions("pairs", pairs, self.tables_.tables)))
         return np.stack([1 - chances, chances], axis=1)
 
     def predict(self, pairs: Any) -> Ids:
         """1 for each pair that matches, by the threshold, and 0 for others: ``[n]``."""
         return (self.predict_proba(pairs)[:, 1] >= self.threshold_).astype(np.int64)
-
-    def _pair_positions(self, pairs: Any) -> Ids:
-        """Rows ``[n, 2]`` of pairs by id."""
-        return pair_positions("pairs", pairs, self.tables_.tables)
 
     def scored_candidates(self) -> pd.DataFrame:
         """All candidates with their ``probability``, the surest first."""
@@ -209,7 +204,7 @@ class MatchAnswers:
         rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
         if not self.tables_.is_single:
             return rows, scores[source], chances[source]
-        equal = copies(self.tables_.left.thing)
+        equal, _ = pairs_within(self.tables_.left.thing, BLOCK, fewest=2)
         equal = equal[self.tables_.speak(self.tables_.left.thing[equal])]
         scores = np.concatenate([np.full(len(equal), scores.max(initial=0.0)), scores[source]])
         return np.concatenate([equal, rows]), scores, np.concatenate([np.ones(len(equal)), chances[source]])
@@ -362,11 +357,8 @@ class MatchAnswers:
     def _nearest(
         self, rows: Sequence[str], vectors: Tensor | None, k: int, themselves: Ids | None = None
     ) -> pd.DataFrame:
-        depth, right = 2 * k + 20, self.tables_.right
-        searches = [self.tables_.by_words(rows, depth)]
-        if self.tables_.encoder is not None and vectors is not None:
-            searches.append(self.tables_.by_vectors(vectors, depth))
-        hits = fuse(searches, k + 1)
+        right, lexical = self.tables_.right, self.tables_.features.lexical(rows)
+        hits = self.tables_.nearest(0, lexical, vectors, k + 1, 2 * k + 20)[0]
         query, place = (hits.ids >= 0).nonzero(as_tuple=True)
         things = np.stack([query.numpy(), hits.ids[query, place].numpy()], axis=1)
         at, source = pairs_of_rows(things, np.arange(len(rows)), right.thing)
@@ -389,7 +381,7 @@ class MatchAnswers:
             pairs: a table of columns ``left`` and ``right``, or tuples of both.
             k: labelled pairs to show for each.
         """
-        at = self._pair_positions(pairs)
+        at = pair_positions("pairs", pairs, self.tables_.tables)
         if len(at) == 0:
             return PairExplanations()
         things = self.tables_.things(at)

@@ -1,7 +1,7 @@
 """The saved form of a matcher: a folder of JSON, safetensors and parquet, read within bounds."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -208,7 +208,7 @@ def write_matcher(stage: Path, matcher: MatchAnswers) -> None:
         state["known"] = torch.from_numpy(np.ascontiguousarray(learned.known))
         learned.scorer.save(stage / SCORER)
         if learned.reader is not None:
-            learned.reader.save(stage / READER)
+            learned.reader.model.save(stage / READER)
     if tables.encoder is not None:
         state |= {f"encoder.{name}": value.clone() for name, value in tables.encoder.trained_state().items()}
     save_file(state, stage / TENSORS)
@@ -250,19 +250,10 @@ def matcher_settings(matcher: MatchAnswers) -> SavedMatcher:
     return check_settings("matcher", SavedMatcher, settings)
 
 
-_FLAGS = ("kinds", "rate", "among", "again", "is_sure", "has_sign", "has_media", "has_digits", "follows")
-"""What is saved of the estimates as it is."""
-
-
-def _linkage_settings(linkage: Linkage) -> dict[str, Any]:
-    weights, refined = linkage.weights, linkage.refinement
-    return {
-        **{name: getattr(linkage, name) for name in _FLAGS},
-        "shares": weights.shares.tolist(),
-        "m": [[column.tolist() for column in of_class] for of_class in weights.m],
-        "u": [column.tolist() for column in weights.u],
-        "refined": None if refined is None else {name: part.tolist() for name, part in refined.state.items()},
-    }
+def _linkage_settings(linkage: Linkage) -> Any:
+    fields = {**vars(linkage), **vars(linkage.weights), "refined": linkage.refinement and linkage.refinement.state}
+    saved = {name: fields[name] for name in SavedLinkage.model_fields}
+    return json.loads(json.dumps(saved, default=lambda part: part.tolist()))
 
 
 def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linkage:
@@ -272,7 +263,7 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linka
     if not set(saved.kinds) <= columns or not {*saved.follows, *saved.follows.values()} <= set(saved.kinds):
         raise ValueError(f"{CONFIG}: expected kinds of the shared columns, got others")
     m, u = [[np.array(column) for column in each] for each in saved.m], [np.array(column) for column in saved.u]
-    flags = {name: getattr(saved, name) for name in _FLAGS}
+    flags = saved.model_dump(exclude={"m", "u", "shares", "refined"})
     weights = MatchWeights(m, u, np.array(saved.shares))
     linkage = Linkage(config.parameters.links, config.parameters.n_candidates, weights=weights, **flags)
     sizes = [len(names) for names in linkage.level_names.values()]
@@ -291,10 +282,11 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linka
 
 
 def _saved_rows(table: MatchTable, columns: MatchColumns) -> pd.DataFrame:
-    frame = table.frame.drop(columns=[name for name in columns.media if name in table.frame.columns])
-    cells = {name: frame[name] for name in frame.columns}
-    mixed = {name: [shown_cell(cell, None) for cell in cells[name]] for name in cells if cells[name].dtype == object}
-    return pd.DataFrame({_IDS: table.ids} | cells | mixed)
+    frame = table.frame.drop(columns=list(columns.media), errors="ignore")
+    mixed = (name for name in frame.columns if frame[name].dtype == object)
+    frame = frame.assign(**{name: [shown_cell(cell, None) for cell in frame[name]] for name in mixed})
+    frame.insert(0, _IDS, table.ids)
+    return frame
 
 
 _IDS = "\0ids"
@@ -350,10 +342,8 @@ def _tables(config: SavedMatcher, folder: Path, encoders: Mapping[str, str]) -> 
         terms.weights = state[f"terms.{number}"].numpy()
         if not (terms.weights > 0).all():
             raise ValueError(f"{TENSORS}: expected weights of terms above 0, got others")
-    for number, (name, rows) in enumerate(zip(SIDES, config.rows, strict=False)):
-        table = _table(folder, name, rows, columns)
-        table.form, table.sources = config.forms[number], config.sources[number]
-        tables.tables.append(_with_things(table, state[f"{name}.vectors"], state[f"{name}.thing"].numpy(), columns))
+    parts = zip(SIDES, config.rows, config.forms, config.sources, strict=False)
+    tables.tables.extend(_table(folder, *part, state, columns) for part in parts)
     tables.temperature = config.temperature
     return tables, state.get("known")
 
@@ -388,10 +378,9 @@ def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder 
 def _template(config: SavedMatcher, tables: MatchedTables) -> dict[str, Tensor]:
     """Shapes that the tensors of a folder must have."""
     with torch.device("meta"):
-        shapes = {}
-        for name, rows, things in zip(SIDES, config.rows, config.things, strict=False):
-            shapes[f"{name}.vectors"] = torch.zeros(things, config.width)
-            shapes[f"{name}.thing"] = torch.zeros(rows, dtype=torch.int64)
+        sides = zip(SIDES, config.things, strict=False), zip(SIDES, config.rows, strict=False)
+        shapes = {f"{name}.vectors": torch.zeros(things, config.width) for name, things in sides[0]}
+        shapes |= {f"{name}.thing": torch.zeros(rows, dtype=torch.int64) for name, rows in sides[1]}
         shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
         if config.scorer is not None:
             count = len(tables.features.names) + 1  # the log ratio of match weights is read beside them
@@ -401,10 +390,18 @@ def _template(config: SavedMatcher, tables: MatchedTables) -> dict[str, Tensor]:
     return shapes
 
 
-def _table(folder: Path, name: str, rows: int, columns: MatchColumns) -> MatchTable:
+def _table(
+    folder: Path,
+    name: str,
+    rows: int,
+    form: TableForm,
+    sources: Any,
+    state: Mapping[str, Tensor],
+    columns: MatchColumns,
+) -> MatchTable:
+    """A table with its vectors and the things of its rows."""
     file = f"{name}.parquet"
-    with open_regular(folder / file) as stream:
-        frame = read_frame(stream, file)
+    frame = _frame(folder / file)
     required = {*columns.texts, *columns.numbers, _IDS}
     if len(frame) != rows or not required <= set(frame.columns):
         raise ValueError(f"{file}: expected {rows} rows with the columns of {CONFIG}, got others")
@@ -412,28 +409,25 @@ def _table(folder: Path, name: str, rows: int, columns: MatchColumns) -> MatchTa
     for number in columns.numbers:
         if not pd.api.types.is_numeric_dtype(frame[number]) and frame[number].notna().any():
             raise ValueError(f"{file}: expected numbers in {number!r:.100}, got others")
-    frame = frame.drop(columns=_IDS).assign(**dict.fromkeys(columns.media))
-    return MatchTable(name, frame, ids, torch.zeros(0))
+    frame, thing = frame.drop(columns=_IDS).assign(**dict.fromkeys(columns.media)), state[f"{name}.thing"].numpy()
+    keys = thing.astype(np.uint64) if columns.media else None  # not kept: no row that is added is one with these
+    table = MatchTable(name, frame, ids, state[f"{name}.vectors"], None, form, sources, keys)
+    if not np.array_equal(table.thing, thing):
+        raise ValueError(f"{file}: expected the rows that {TENSORS} says are equal, got others")
+    return table
 
 
-def _with_things(table: MatchTable, vectors: Tensor, thing: Ids, columns: MatchColumns) -> MatchTable:
-    """A table with its vectors and the things of its rows."""
-    keys = thing.astype(np.uint64) if columns.media else table.keys  # not kept: no row that is added is one with these
-    whole = replace(table, vectors=vectors, keys=keys)
-    if not np.array_equal(whole.thing, thing):
-        raise ValueError(f"{table.name}.parquet: expected the rows that {TENSORS} says are equal, got others")
-    return whole
+def _frame(path: Path) -> pd.DataFrame:
+    with open_regular(path) as stream:
+        return read_frame(stream, path.name)
 
 
 def _labelled(path: Path, count: int, config: SavedMatcher) -> pd.DataFrame:
-    with open_regular(path) as stream:
-        frame = read_frame(stream, path.name)
+    frame = _frame(path)
     whole = list(frame.columns) == [*SIDES, "match"] and len(frame) == count
     if not whole or not all(pd.api.types.is_integer_dtype(frame[name]) for name in frame.columns):
         raise ValueError(f"{path.name}: expected {count} labelled pairs as positions, got others")
-    most = (config.rows[0], config.rows[-1], 2)
-    if len(frame) and any(
-        frame[n].min() < 0 or frame[n].max() >= top for n, top in zip(frame.columns, most, strict=True)
-    ):
+    most = [config.rows[0], config.rows[-1], 2]
+    if not ((frame >= 0) & (frame < most)).all(axis=None):
         raise ValueError(f"{path.name}: expected positions of rows of the tables, got others")
     return frame

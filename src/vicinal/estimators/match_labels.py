@@ -67,12 +67,30 @@ class LabelScorer:
         log(f"learning from {len(labelled)} pairs")
         features = cls.features(tables, linkage, positions_of(labelled))
         learned = cls(BoostedPairs.fit(features, matches, settings["random_state"]), features)
-        if settings["tune"] == "none":
-            return learned, ""
-        inner = folds(labelled, INNER, np.random.default_rng(settings["random_state"])) > 0
-        learned.reader, note = _reader(settings, tables, labelled, learned, inner, log)
-        learned.share = SHARE if learned.reader is None else 1.0  # match weights know no texts
-        return learned, note
+        return learned, "" if settings["tune"] == "none" else learned.read_pairs(settings, tables, labelled, log)
+
+    def read_pairs(self, settings: Mapping[str, Any], tables: MatchedTables, labelled: pd.DataFrame, log: Log) -> str:
+        """Take up a tuned encoder that reads pairs, if it makes the scorer better on pairs left out; and a sentence."""
+        at, matches, seed = positions_of(labelled), labelled["match"].to_numpy(), settings["random_state"]
+        inner = folds(labelled, INNER, np.random.default_rng(seed)) > 0
+        if len(matches) < _FEWEST_READ or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
+            return f"no pair was read: tuning takes {_FEWEST_READ} labelled pairs of both kinds, got {len(matches)}"
+        log(f"tuning an encoder that reads pairs, by {int(inner.sum())} of them")
+        names = {name: settings[name] for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
+        names["encoder"] = installed_encoders(settings["encoders"])["text"]
+        texts = tables.pair_texts(at)
+        keys = tables.pair_keys(labelled[["left row", "right row"]].to_numpy(dtype=np.int64))
+        reader = PairReader.tuned(texts, matches, keys, inner, names)
+        scorer = BoostedPairs.fit(self.known[inner], matches[inner], seed)
+        scored, outer = scorer.chances(self.known[~inner]), np.flatnonzero(~inner)
+        read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
+        alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])
+        said = f"by boosting alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
+        if not is_better:
+            return f"pairs are not read as texts: {said}"
+        self.reader, self.share = reader, 1.0  # match weights know no texts
+        how = "as published" if reader.model.plan_ is None else reader.model.plan_.sentence()
+        return f"pairs are read as texts, too ({how}): {said}"
 
     @staticmethod
     def features(tables: MatchedTables, linkage: Linkage, at: Ids) -> Floats:
@@ -109,34 +127,6 @@ class LabelScorer:
         self.known = self.known[keep]
         if self.reader is not None and not self.reader.forget(keys):
             self.reader = None  # it has no pair left
-
-
-def _reader(
-    settings: Mapping[str, Any],
-    tables: MatchedTables,
-    labelled: pd.DataFrame,
-    learned: LabelScorer,
-    inner: Ids,
-    log: Log,
-) -> tuple[PairReader | None, str]:
-    """A tuned encoder that reads pairs, if it makes the scorer better on pairs that are not inner; and a sentence."""
-    at, matches = positions_of(labelled), labelled["match"].to_numpy()
-    if len(matches) < _FEWEST_READ or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
-        return None, f"no pair was read: tuning takes {_FEWEST_READ} labelled pairs of both kinds, got {len(matches)}"
-    log(f"tuning an encoder that reads pairs, by {int(inner.sum())} of them")
-    names = {name: settings[name] for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
-    names["encoder"] = installed_encoders(settings["encoders"])["text"]
-    texts = tables.pair_texts(at)
-    keys = tables.pair_keys(labelled[["left row", "right row"]].to_numpy(dtype=np.int64))
-    reader = PairReader.tuned(texts, matches, keys, inner, names)
-    scorer = BoostedPairs.fit(learned.known[inner], matches[inner], settings["random_state"])
-    scored, outer = scorer.chances(learned.known[~inner]), np.flatnonzero(~inner)
-    read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
-    alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])
-    said = f"by boosting alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
-    if is_better:
-        return reader, f"pairs are read as texts, too ({reader.sentence}): {said}"
-    return None, f"pairs are not read as texts: {said}"
 
 
 def threshold_and_doubt(

@@ -1,7 +1,6 @@
 """Probabilities of matches without labels, or with few: match weights of columns, competition of pairs, refinement."""
 
 import zlib
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -196,7 +195,7 @@ class Linkage(LinkageModel):
                 pairs = [candidates[(left == right) & (left >= 0)]]
             else:
                 sides = column.sides[: 2 - tables.is_single]
-                pairs = [_equal_pairs(replace(column, sides=(side, side)), _DRAWN, random) for side in sides]
+                pairs = [_equal_pairs(side, _DRAWN, random) for side in sides]
             parts = weights.by_column(self.compared(tables, pairs[0])) if tables.is_single else None
             for other, follower in enumerate(coded):
                 if one == other or by_chance[one] >= by_chance[other] or {follower.name, column.name} & {*follows}:
@@ -404,21 +403,18 @@ class Linkage(LinkageModel):
         return self.compared(tables, at[at[:, 0] != at[:, 1]] if tables.is_single else at)
 
 
-def _equal_pairs(column: CodedColumn, count: int, random: np.random.Generator) -> Ids:
-    """Pairs ``[n, 2]`` of rows drawn from all that are equal in a column, each once, about so many."""
-    left, right = column.sides
-    is_single = left is right
-    counts = np.bincount(right + 1, minlength=len(column.values) + 1)
-    by_value, starts = np.argsort(right, kind="stable"), np.cumsum(counts) - counts
+def _equal_pairs(codes: Ids, count: int, random: np.random.Generator) -> Ids:
+    """Pairs ``[n, 2]`` of rows drawn from all that have the same code in a column, each once, about so many."""
+    counts = np.bincount(codes + 1)
+    by_value, starts = np.argsort(codes, kind="stable"), np.cumsum(counts) - counts
     counts[0] = 0  # of empty cells
-    chances = np.maximum(counts[left + 1] - is_single, 0)
+    chances = np.maximum(counts[codes + 1] - 1, 0)
     if not count or not chances.any():
         return np.zeros((0, 2), dtype=np.int64)
-    one = random.choice(len(left), count, p=chances / chances.sum())
-    other = by_value[starts[left[one] + 1] + random.integers(counts[left[one] + 1])]
-    pairs = np.stack([one, other], axis=1)
-    pairs = np.unique(np.sort(pairs, axis=1) if is_single else pairs, axis=0)
-    return pairs[pairs[:, 0] != pairs[:, 1]] if is_single else pairs
+    one = random.choice(len(codes), count, p=chances / chances.sum())
+    other = by_value[starts[codes[one] + 1] + random.integers(counts[codes[one] + 1])]
+    pairs = np.unique(np.sort(np.stack([one, other], axis=1), axis=1), axis=0)
+    return np.asarray(pairs[pairs[:, 0] != pairs[:, 1]])
 
 
 def _share(pairs: Ids, some: Ids) -> float:

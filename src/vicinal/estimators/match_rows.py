@@ -28,6 +28,9 @@ from vicinal.linkage.columns import Ids
 SIDES, _NAMED_TABLES = ("left", "right"), ("the left table", "the right one")
 """Names of the two tables, in files and in sentences."""
 
+_FEW = 100
+"""Cells that are not worth a look for distinct ones, at most."""
+
 _JUDGED = 20_000
 """Rows of a table that the form and the kinds of its columns are judged by, at most."""
 
@@ -55,6 +58,7 @@ class MatchTable:
     form: TableForm = field(default_factory=TableForm)
     sources: dict[str, list[str]] = field(default_factory=dict)
     keys: Hashes | None = None
+    _cells: dict[str, tuple[Ids, list[str]]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
@@ -83,13 +87,9 @@ class MatchTable:
             column = self.frame[name]
             if column.dtype == object:  # objects may be equal and not the same
                 column = pd.Series([_text(cell) for cell in column.tolist()], dtype=object)
-            codes, distinct = pd.factorize(column, use_na_sentinel=True)
+            codes, distinct = pd.factorize(column) if len(column) > _FEW else (np.arange(len(column)), column)
             self._cells[name] = codes.astype(np.int32), [normal_text(cell) for cell in distinct.tolist()]
         return self._cells[name]
-
-    @cached_property
-    def _cells(self) -> dict[str, tuple[Ids, list[str]]]:
-        return {}
 
     @cached_property
     def row_keys(self) -> Hashes:
@@ -137,14 +137,18 @@ class MatchTable:
         frame = pd.concat([each.frame for each in every], ignore_index=True)
         return replace(self, frame=frame, ids=ids, keys=np.concatenate([each.row_keys for each in every]))
 
+    def rows(self, places: Ids) -> "MatchTable":
+        """The rows at ``places``."""
+        frame, keys = self.frame.iloc[places].reset_index(drop=True), self.row_keys[places]
+        vectors = self.vectors[pd.unique(self.thing[places])]
+        return replace(self, frame=frame, ids=self.ids[places], vectors=vectors, keys=keys)
+
     def without(self, places: Ids) -> "MatchTable":
         """This table without the rows at ``places``."""
         keep = np.setdiff1d(np.arange(len(self)), places)
         if len(keep) == 0:
             raise ValueError(f"{self.name}: expected rows to be left in the table, got the ids of all")
-        frame, keys = self.frame.iloc[keep].reset_index(drop=True), self.row_keys[keep]
-        vectors = self.vectors[pd.unique(self.thing[keep])]
-        return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
+        return self.rows(keep)
 
 
 def _rows(name: str, table: Any, id_column: str | None, first: int = 0) -> tuple[pd.DataFrame, Ids]:

@@ -82,6 +82,8 @@ class MatchedTables:
         index: what searches vectors, see :func:`vicinal.index.open_index`.
         features: of other tables with these columns; None: new ones.
         cache_dir: folder that keeps candidates of large tables and their levels between runs; None: nowhere.
+        like: columns of larger tables that these are rows of, by name.
+        known: what is computed already.
 
     Attributes:
         temperature: of the hub correction; None: none. Set it by :meth:`correct`.
@@ -95,13 +97,15 @@ class MatchedTables:
         index: str = "exact",
         features: PairFeatures | None = None,
         cache_dir: Any = None,
+        like: Mapping[str, CodedColumn] | None = None,
+        known: Mapping[Any, Any] | None = None,
     ) -> None:
-        self._tables, self.columns, self.index = list(tables), columns, index
+        self._tables, self.columns, self.index, self.like = list(tables), columns, index, like or {}
         self._waiting: list[tuple[int, MatchTable]] = []
         self.encoder = None if encoder is None else encoder.eval()  # in training mode it leaves out n-grams at random
         self.features = features or PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
-        self._known: dict[Any, Any] = {}
+        self._known = dict(known or {})
         self.cache_dir = None if cache_dir is None else Path(cache_dir)
 
     @classmethod
@@ -159,6 +163,10 @@ class MatchedTables:
         """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them; see :meth:`add`."""
         return self._tables[number].more(rows, id_column, self.columns.numbers)
 
+    def alone(self, more: MatchTable) -> MatchTable:
+        """Further rows with their vectors, each a thing of its own."""
+        return replace(more, vectors=self.vectors_of(more.frame, more.root), keys=np.arange(len(more), dtype=np.uint64))
+
     def add(self, number: int, more: MatchTable) -> None:
         """Put rows into a table; but for vectors, what grows with its size is done when the tables are asked for."""
         if self.encoder is not None:
@@ -208,18 +216,18 @@ class MatchedTables:
         self._tables[number] = table
         self.forget()
 
-    def as_now(self) -> Self:
-        """These tables as they are, whatever comes into them later, with an index of vectors of their own."""
-        now = type(self)(self.tables, self.columns, self.encoder, features=self.features)
+    def as_now(self, *kinds: str) -> Self:
+        """These tables as they are, whatever comes into them later, with what is known of some kinds, or all of it."""
+        known = {key: part for key, part in self._known.items() if (key[0] in kinds if kinds else key[0] != "vectors")}
+        now = type(self)(self.tables, self.columns, self.encoder, features=self.features, known=known)
         now.temperature = self.temperature
-        for key, value in self._known.items():
-            if key[0] != "vectors":
-                now.once(key, partial(lambda each: each, value))
         return now
 
-    def close(self) -> None:
-        """Let go of what searches the vectors, also outside of this process; it is made anew where it is needed."""
-        self.forget("vectors")
+    def some(self, tables: Sequence[MatchTable], best: Sequence[list[Hits]]) -> Self:
+        """Rows of these tables, or new ones, as tables of their own; with the two best other rows of each by search."""
+        like = {column.name: column for column in self.coded()}
+        known = {("best", side): hits for side, hits in enumerate(best)}
+        return type(self)(tables, self.columns, self.encoder, features=self.features, like=like, known=known)
 
     def forget(self, *kinds: str) -> None:
         """Forget what was computed; without kinds all of it. Where what scores changed: "scored"."""
@@ -301,10 +309,6 @@ class MatchedTables:
             return LexicalIndex(known.lexical if known else self.features.lexical(self.row_texts(table.things)))
 
         return self._of("words", side, make)
-
-    def by_words(self, texts: Sequence[str], k: int, exclude: Tensor | None = None) -> Hits:
-        """The right rows that share most words and letters with each text."""
-        return self._lexical(1).search(self.features.lexical(texts), k, exclude=exclude)
 
     def by_vectors(
         self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True
@@ -389,41 +393,49 @@ class MatchedTables:
             codes, values = table.cells(name)
             sides.append(np.where(codes < 0, -1, codes + len(texts))[table.first])
             texts += values
-        return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=name in self.columns.numbers)
+        numbers, like = name in self.columns.numbers, self.like.get(name)
+        return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=numbers, like=like)
 
-    def _search(self, kind: int, side: int, rows: Tensor | None, k: int, *, corrected: bool = True) -> Hits:
-        """The rows of the other side most like rows of this one (None: all), by words (0) or by vectors (1).
+    def nearest(
+        self,
+        side: int,
+        lexical: Sparse,
+        vectors: Tensor | None,
+        k: int,
+        depth: int = _FEWEST,
+        exclude: Tensor | None = None,
+        postings: Sequence[int] | None = None,
+    ) -> tuple[Hits, list[Hits]]:
+        """The best ``k`` rows of the other side for rows of this one, by words and by vectors, fused; see :func:`fuse`.
 
-        Of one table none is compared with itself.
+        Each search gives ``depth`` rows, or twice ``k`` if that is more; and its two best, not corrected for hubs.
         """
+        depth = max(2 * k, depth)
+        searches = [self._lexical(1 - side).search(lexical, depth, exclude=exclude, postings=postings)]
+        best = list(searches)
+        if self.encoder is not None and vectors is not None:
+            search = partial(self.by_vectors, vectors, side=1 - side, exclude=exclude)
+            searches.append(search(depth))
+            best.append(searches[-1] if self.temperature is None else search(2, corrected=False))
+        return fuse(searches, k), [Hits(hits.ids[:, :2].clone(), hits.scores[:, :2].clone()) for hits in best]
+
+    def _search(self, side: int, rows: Tensor | None, k: int, depth: int) -> tuple[Hits, list[Hits]]:
+        """:meth:`nearest` for rows of this side (None: all); of one table none is compared with itself."""
         table, some = self.tables[-side], slice(None) if rows is None else rows
         themselves = torch.arange(len(table.first))[some] if self.is_single else None
-        if kind:
-            return self.by_vectors(table.vectors[some], k, 1 - side, themselves, corrected=corrected)
-        lexical = self._side(side).lexical
         postings = None if len(self.tables[side - 1].first) <= _ALL else _POSTINGS
-        queries = lexical if rows is None else lexical[rows.numpy()]
-        return self._lexical(1 - side).search(queries, k, exclude=themselves, postings=postings)
-
-    @property
-    def _searched(self) -> range:
-        """The kinds of searches."""
-        return range(1 + (self.encoder is not None))
-
-    def _searches(self, side: int, depth: int, rows: Tensor | None = None) -> list[Hits]:
-        """Rows of the other side for rows of this one (None: all), by words and by vectors."""
-        searches = [self._search(kind, side, rows, depth) for kind in self._searched]
-        if rows is None:
-            best = list(searches)
-            if self.temperature is not None and side == 0:  # rivals are as near as they are
-                best[1] = self._search(1, side, rows, 2, corrected=False)
-            self._of("best", side, lambda _: [Hits(*(part[:, :2].clone() for part in hits)) for hits in best])
-        return searches
+        lexical = self._side(side).lexical if rows is None else self._side(side).lexical[rows.numpy()]
+        return self.nearest(side, lexical, table.vectors[some], k, depth, themselves, postings)
 
     def candidates(self, k: int, rows: Tensor | None = None, side: int = 0) -> Hits:
         """The best ``k`` rows of the other side for rows of this one (None: all), by words and by vectors, fused."""
-        search = partial(self._searches, side, max(2 * k, _FEWEST), rows)
-        return self.once(("candidates", k, side), lambda: fuse(search(), k)) if rows is None else fuse(search(), k)
+
+        def every() -> Hits:
+            hits, best = self._search(side, None, k, _FEWEST)
+            self._of("best", side, lambda _: best)
+            return hits
+
+        return self.once(("candidates", k, side), every) if rows is None else self._search(side, rows, k, _FEWEST)[0]
 
     # Pairs.
 
@@ -443,37 +455,22 @@ class MatchedTables:
         sides = [self._of("content", side, partial(make, side))[at[:, side]] for side in (0, 1)]
         return np.asarray(sides[0] & sides[1])
 
-    def nearest(self, side: int, more: MatchTable, k: int) -> tuple[Hits, list[Hits]]:
-        """The best ``k`` rows of the other side for further rows of this one, and the two best of each search."""
-        depth, queries = max(2 * k, _FEWEST), self.features.lexical(self.row_texts(more.frame))
-        searches = [self._lexical(1 - side).search(queries, depth)]
-        best = list(searches)
-        if self.encoder is not None:
-            search = partial(self.by_vectors, self.vectors_of(more.frame, more.root), side=1 - side)
-            searches.append(search(depth))
-            best.append(search(2, corrected=False))
-        return fuse(searches, k), [Hits(hits.ids[:, :2], hits.scores[:, :2]) for hits in best]
-
     def best(self, side: int, rows: Ids) -> list[Hits]:
-        """The two best rows of the other side for some rows of this one, by each search."""
-        searches = [self._best(kind, side, rows) for kind in self._searched]
-        return [Hits(hits.ids[rows], hits.scores[rows]) for hits in searches]
+        """The two best rows of the other side for some rows of this one, in the places of all, by each search."""
+        known: list[Hits] | None = self._known.get(("best", side * (not self.is_single)))
+        if known is not None:
+            return known
+        count, some = len(self.tables[-side].first), torch.from_numpy(np.unique(rows))
+        best = []
+        for hits in self._search(side, some, 1, 2)[1]:
+            best.append(Hits(torch.full((count, 2), -1), torch.full((count, 2), -torch.inf)))
+            best[-1].ids[some], best[-1].scores[some] = hits.ids, hits.scores
+        return best
 
     def _rivals(self, at: Ids) -> Rivals:
         """The two best rows for each row of pairs; what no search for all rows has found is looked for."""
-        words, *near = [tuple(self._best(kind, side, at[:, side]) for side in (0, 1)) for kind in self._searched]
+        words, *near = zip(*(self.best(side, at[:, side]) for side in (0, 1)), strict=True)
         return near[0] if near else None, words
-
-    def _best(self, kind: int, side: int, rows: Ids) -> Hits:
-        """Of some rows, in the places of all; see :meth:`_search`."""
-        known: list[Hits] | None = self._known.get(("best", side * (not self.is_single)))
-        if known is not None:
-            return known[kind]
-        count, some = len(self.tables[-side].first), torch.from_numpy(np.unique(rows))
-        best = Hits(torch.full((count, 2), -1), torch.full((count, 2), -torch.inf))
-        hits = self._search(kind, side, some, 2, corrected=False)
-        best.ids[some], best.scores[some] = hits.ids, hits.scores
-        return best
 
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""

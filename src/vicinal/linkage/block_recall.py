@@ -117,7 +117,8 @@ def _fitted(
         belief = np.exp(logs - logs.max(axis=1, keepdims=True))
         belief *= (counts / belief.sum(axis=1))[:, None]
         of = random.choice(len(shares), _DRAWN, p=shares)
-        drawn = np.stack([_drawn(table, of, random) for table in tables], axis=1)
+        up_to = (np.cumsum(table, axis=1)[of, :-1] for table in tables)
+        drawn = np.stack([(random.random(_DRAWN)[:, None] > each).sum(axis=1) for each in up_to], axis=1)
         hit = _agreeing(columns, rules, drawn) & (random.random((len(rules), _DRAWN)) < chances[:, None])
         missed = ~hit.any(axis=0)
         recall = max(1 / _DRAWN, 1 - float(missed.mean()))
@@ -142,9 +143,3 @@ def _start(states: Ids, counts: Floats, size: int, care: Sequence[float]) -> Flo
     table[:, :-1] *= ((1 - top) / (1 - overall[-1]))[:, None]
     table[:, -1] = top
     return table
-
-
-def _drawn(table: Floats, of: Ids, random: np.random.Generator) -> Ids:
-    """A state of each row's class."""
-    states: Ids = (random.random(len(of))[:, None] > np.cumsum(table, axis=1)[of, :-1]).sum(axis=1)
-    return states

@@ -31,6 +31,11 @@ _ROWS = 1 << 17
 """Left rows that are looked up at a time."""
 
 
+_Blocks = tuple[Hashes, Hashes, list[tuple[Hashes, Ids, Ids]]]
+"""Of a rule: rows whose keys have a block, sixteen times log2 of its rows, and in each part of the index the keys with
+their rows, where each block begins, and how many rows it has there."""
+
+
 def _packed(keys: Hashes, rows: Ids) -> Hashes:
     """Keys with their rows, rising."""
     return np.sort((keys >> _SHIFT << _SHIFT) | rows.astype(np.uint64))
@@ -117,59 +122,49 @@ class BlockIndex:
         self.rows += rows
         return self
 
-    def block_sizes(self, cells: Cells, side: int = 0, rows: Ids | slice = slice(None)) -> Ids:
-        """Of each rule how many keys of rows of a side have a block of each size, ``[rules, 4098]``, larger ones last.
-
-        Args:
-            cells: of the rows that are looked up.
-            side: theirs.
-            rows: those of them.
-        """
+    def block_sizes(self, cells: Cells, rows: Ids | slice = slice(None)) -> Ids:
+        """Of each rule how many keys of left rows have a block of each size, ``[rules, 4098]``, larger ones last."""
         counts = np.zeros((len(self.rules), _LARGEST + 2), dtype=np.int64)
         for number, rule in enumerate(self.rules):
-            keys, _ = rule.keys(cells, side, rows)
+            keys, _ = rule.keys(cells, 0, rows)
             spans = self._spans(number, np.sort(keys >> _SHIFT << _SHIFT))
             sizes = sum((end - begin for begin, end in spans), np.zeros(len(keys), dtype=np.int64))
             counts[number] = np.bincount(np.minimum(sizes, _LARGEST + 1), minlength=_LARGEST + 2)
         return counts
 
-    def candidates(self, cells: Cells, side: int = 0, *, later: bool = False) -> BlockedPairs:
-        """Which rows of the index share a key with which of a side.
+    def candidates(self, cells: Cells, *, later: bool = False) -> BlockedPairs:
+        """Which rows of the index share a key with which left ones.
 
         Args:
             cells: of the rows that are looked up.
-            side: theirs.
             later: only rows of the index behind the row itself: each pair of one table once.
         """
         threads = torch.get_num_threads()
 
         def blocked(first: int, last: int) -> list[BlockedPairs]:
             """Candidates of a range of rows, so many at a time that they fit."""
-            spans = [self._within(number, cells, side, slice(first, last)) for number in range(len(self.rules))]
-            total = sum(int(blocks.sizes.sum()) for each in spans for blocks in each)
+            spans = [self._within(number, cells, slice(first, last)) for number in range(len(self.rules))]
+            total = sum(int(sizes.sum()) for *_, blocks in spans for _, _, sizes in blocks)
             if total <= _PAIRS // threads or last - first < 2:
                 return [self._joined(spans, first, later=later)]
             return blocked(first, (first + last) // 2) + blocked((first + last) // 2, last)
 
-        ranges = pieces(cells.rows(side), max(1, _ROWS // threads))
+        ranges = pieces(cells.rows(0), max(1, _ROWS // threads))
         out = in_threads(lambda piece: blocked(piece.start, piece.stop), ranges)
         nothing = np.zeros((0, 2), np.int32), np.zeros(0, np.uint32), np.zeros(0, np.float32)
         return BlockedPairs(*map(np.concatenate, zip(nothing, *chain(*out), strict=True)))
 
-    def _within(self, number: int, cells: Cells, side: int, rows: slice) -> list["_Blocks"]:
-        """The blocks of a rule's keys, in each part of the index."""
-        keys, at = self.rules[number].keys(cells, side, rows)
+    def _within(self, number: int, cells: Cells, rows: slice) -> _Blocks:
+        """The blocks of a rule's keys."""
+        keys, at = self.rules[number].keys(cells, 0, rows)
         packed = _packed(keys, at)
         row = packed & _ROW
         spans = self._spans(number, packed - row)
         size = sum((end - begin for begin, end in spans), np.zeros(len(row), dtype=np.int64))
         there = (size > 0) & (size <= self.largest)
         logs = np.round(_STEP * np.log2(size[there])).astype(np.uint64)
-        parts = self._parts[number]
-        return [
-            _Blocks(part, begin[there], (end - begin)[there], row[there], logs)
-            for (begin, end), part in zip(spans, parts, strict=True)
-        ]
+        parts = zip(self._parts[number], spans, strict=True)
+        return row[there], logs, [(part, begin[there], (end - begin)[there]) for part, (begin, end) in parts]
 
     def _spans(self, number: int, keys: Hashes) -> list[tuple[Ids, Ids]]:
         """Where the blocks of rising keys begin and end in each part of a rule's keys."""
@@ -183,17 +178,18 @@ class BlockIndex:
             spans.append((begin, end))
         return spans
 
-    def _joined(self, rules: list[list["_Blocks"]], first: int, *, later: bool) -> BlockedPairs:
+    def _joined(self, rules: list[_Blocks], first: int, *, later: bool) -> BlockedPairs:
         """The pairs of all rules, each once."""
         entries = [np.zeros(0, dtype=np.uint64)]
-        for number, each in enumerate(rules):
-            for blocks in each:
-                pair, logs = blocks.pairs()
+        for number, (rows, logs, blocks) in enumerate(rules):
+            for part, starts, sizes in blocks:  # each row with those of its block, as one number
+                pair = (np.repeat(rows, sizes) << _SHIFT) | (part[runs(starts, sizes)] & _ROW)
+                size = np.repeat(logs, sizes)
                 if later:
                     behind = (pair & _ROW) > (pair >> _SHIFT) + np.uint64(first)
-                    pair, logs = pair[behind], logs[behind]
+                    pair, size = pair[behind], size[behind]
                 named = (pair << np.uint64(_RULE_BITS)) | np.uint64(number)
-                entries.append((named << np.uint64(_SIZE_BITS)) | logs)
+                entries.append((named << np.uint64(_SIZE_BITS)) | size)
         entry = np.sort(np.concatenate(entries))
         pair = entry >> np.uint64(_RULE_BITS + _SIZE_BITS)
         begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
@@ -203,29 +199,6 @@ class BlockIndex:
         evidence = np.add.reduceat(np.log2(np.float32(max(1, self.rows))) - sizes, begins)
         left, right = (pair[begins] >> _SHIFT).astype(np.int32) + first, (pair[begins] & _ROW).astype(np.int32)
         return BlockedPairs(np.stack([left, right], axis=1), bits, evidence)
-
-
-class _Blocks(NamedTuple):
-    """Blocks of the keys of some rows.
-
-    Attributes:
-        part: keys with their rows, rising.
-        starts: where each block begins in it, ``[k]``.
-        sizes: rows of each in this part, ``[k]``.
-        rows: whose key it is, ``[k]``.
-        logs: sixteen times log2 of the rows that have the key in all parts, ``[k]``.
-    """
-
-    part: Hashes
-    starts: Ids
-    sizes: Ids
-    rows: Hashes
-    logs: Hashes
-
-    def pairs(self) -> tuple[Hashes, Hashes]:
-        """Each row with those of its block, as one number, and the logarithms of the sizes."""
-        others = self.part[runs(self.starts, self.sizes)] & _ROW
-        return (np.repeat(self.rows, self.sizes) << _SHIFT) | others, np.repeat(self.logs, self.sizes)
 
 
 def blocked_pairs(
@@ -265,7 +238,7 @@ def block_index(cells: Cells, *, single: bool, most: int) -> BlockIndex:
     rules = choose_rules(cells, most / max(1, rows), single=single)
     index = BlockIndex(rules).add(cells, 1)
     some = np.random.default_rng(0).permutation(rows)[:_ROWS]
-    sizes = index.block_sizes(cells, 0, np.sort(some)) * (rows / max(1, len(some)) / times)
+    sizes = index.block_sizes(cells, np.sort(some)) * (rows / max(1, len(some)) / times)
     expected = np.cumsum(sizes.sum(axis=0) * np.arange(_LARGEST + 2))[: _LARGEST + 1]
     index.largest = max(1, int(np.searchsorted(expected, most, side="right")) - 1)
     return index

@@ -48,6 +48,7 @@ class CodedColumn:
         sides: the code of each left and of each right row, int32 ``[nL]`` and ``[nR]``, -1 where the cell is empty; of
             one table the same array twice.
         form: in which cells are compared.
+        like: the column of more rows, by which its values are rare; None: by its own.
     """
 
     name: str
@@ -55,6 +56,7 @@ class CodedColumn:
     values: list[str]
     sides: tuple[Ids, Ids]
     form: CellForm = field(default="plain", kw_only=True)
+    like: "CodedColumn | None" = field(default=None, kw_only=True)
 
     @classmethod
     def of_codes(
@@ -65,6 +67,7 @@ class CodedColumn:
         gaps: frozenset[str] = frozenset(),
         *,
         numbers: bool = False,
+        like: "CodedColumn | None" = None,
     ) -> "CodedColumn":
         """A column of one table or of two, each distinct cell of which was brought into its normal form once.
 
@@ -75,29 +78,31 @@ class CodedColumn:
             texts: normal forms, some of which may be the same.
             gaps: those that say nothing, beside "".
             numbers: whether the cells are numbers.
+            like: the same column of all rows, where these are some of them or new.
 
         >>> towns = ["ulm", "n/a", "bonn", "ulm"]
         >>> column = CodedColumn.of_codes("town", [np.array([0, 1]), np.array([2, 3])], towns, frozenset({"n/a"}))
         >>> column.kind, column.values, column.sides[0].tolist(), column.sides[1].tolist()
         ('name', ['ulm', 'bonn'], [0, -1], [1, 0])
         """
-        every = pd.Series(texts, dtype=object)
-        places, values = pd.factorize(every.mask(every.isin(gaps | {""})))
-        of = np.append(places, -1).astype(np.int32)  # of an empty cell, -1, the one at the end
-        known = [str(value) for value in values]
-        kind = _kind(known, [of[codes] for codes in sides], numbers=numbers)
-        form = cell_form(kind, known[: _JUDGED // 5])
+        of, known = _distinct(texts, gaps)
+        kind = like.kind if like else _kind(known, [of[codes] for codes in sides], numbers=numbers)
+        form = like.form if like else cell_form(kind, known[: _JUDGED // 5])
         if form != "plain" or not all(map(str.isascii, known)):
-            compared = pd.Series([compared_cell(value, form) for value in known], dtype=object)
-            places, values = pd.factorize(compared.mask(compared == ""))
-            of, known = np.append(places, -1).astype(np.int32)[of], [str(value) for value in values]
+            again, known = _distinct([compared_cell(value, form) for value in known])
+            of = again[of]
         coded = [of[codes] for codes in sides]
-        return cls(name, kind, known, (coded[0], coded[-1]), form=form)
+        return cls(name, kind, known, (coded[0], coded[-1]), form=form, like=like)
 
     @property
     def is_exact(self) -> bool:
         """Whether its cells are codes or whole numbers: the same, or different."""
         return self.kind == "code" or (self.kind == "number" and all(float(each).is_integer() for each in self.values))
+
+    @cached_property
+    def places(self) -> "pd.Index[str]":
+        """Where each of its values stands; -1 of others."""
+        return pd.Index(self.values, dtype=object)
 
     @cached_property
     def texts(self) -> Ids:
@@ -133,9 +138,18 @@ class CodedColumn:
 
         The last is that of a value that no row has.
         """
+        if self.like is not None:
+            places = self.like.places.get_indexer(pd.Index([*self.values, ""], dtype=object))
+            return self.like.rarity[places]
         least = 1 / max(map(len, self.sides))
         shares = np.maximum(np.append(self.frequency, 0.0), least)
         return np.asarray(np.log(max(self.equal_by_chance, least * least) / shares))
+
+
+def _distinct(texts: Sequence[str], gaps: frozenset[str] = frozenset()) -> tuple[Ids, list[str]]:
+    """Places of texts among the distinct ones, -1 of gaps and at the end, where that of an empty cell stands."""
+    places = {text: place for place, text in enumerate(dict.fromkeys(t for t in texts if t and t not in gaps))}
+    return np.array([*(places.get(text, -1) for text in texts), -1], dtype=np.int32), list(places)
 
 
 def _counts(codes: Ids, size: int) -> Floats:

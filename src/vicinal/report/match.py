@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,25 +20,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 """Pairs of a list that stand open; the others are behind a line."""
-
-
-class LevelWeight(NamedTuple):
-    """How much a column speaks for a match at one level: its m and u (see the docs), and log2 of m / u."""
-
-    column: str
-    level: str
-    m: float
-    u: float
-    weight: float
-
-
-class WeakPair(NamedTuple):
-    """The least probable pair within a cluster: ids of its rows, and the number of rows in the cluster."""
-
-    left: str
-    right: str
-    probability: float
-    size: int
 
 
 @dataclass(frozen=True)
@@ -64,10 +45,11 @@ class MatchRecord:
         contradictions: pairs within a cluster that speak against it, as text.
         versions: package -> version.
         expected: precision, recall and F1 of the links that the probabilities themselves expect.
-        weights: of the columns, by level from the lowest.
+        weights: column, level, m and u (see the docs) and log2 of m / u, by level from the lowest.
         scored: probabilities of all candidates, ``[n]``.
         reached: estimated share of the matches among the candidates; None if it is not known.
-        weakest: of clusters of three rows and more, those with the least probable pair first.
+        weakest: ids of the least probable pair of each cluster of three rows and more, how probable it is, and the rows
+            of the cluster.
     """
 
     name: str
@@ -88,10 +70,10 @@ class MatchRecord:
     contradictions: Sequence[Sequence[str]] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     expected: Mapping[str, float] = field(default_factory=dict)
-    weights: Sequence[LevelWeight] = ()
+    weights: Sequence[tuple[str, str, float, float, float]] = ()
     scored: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     reached: float | None = None
-    weakest: Sequence[WeakPair] = ()
+    weakest: Sequence[tuple[str, str, float, int]] = ()
 
     @property
     def is_crossed(self) -> bool:
@@ -121,8 +103,8 @@ def match_html(record: MatchRecord) -> str:
         weights=_weights(record.weights),
         clusters=[(f"{size} row{'s' * (size > 1)}", f"{count:,}") for size, count in sorted(record.clusters.items())],
         weakest=[
-            [one_line(pair.left), one_line(pair.right), percent(pair.probability), f"{pair.size:,}"]
-            for pair in record.weakest
+            [one_line(left), one_line(right), percent(probability), f"{size:,}"]
+            for left, right, probability, size in record.weakest
         ],
         contradictions=[[one_line(cell, 80) for cell in row] for row in record.contradictions],
     )
@@ -137,18 +119,18 @@ def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ComparedPair]]
     ]
 
 
-def _weights(levels: Sequence[LevelWeight]) -> list[dict[str, Any]]:
+def _weights(levels: Sequence[tuple[str, str, float, float, float]]) -> list[dict[str, Any]]:
     """The rows of the table of match weights; a column is named in its first row."""
-    drawn, before = bars([(0.0, level.weight) for level in levels]), [None, *(level.column for level in levels)]
+    drawn, before = bars([(0.0, weight) for *_, weight in levels]), [None, *(column for column, *_ in levels)]
     return [
         {
-            "column": one_line(level.column, 40) if level.column != last else "",
-            "level": one_line(level.level, 60),
-            "m": percent(level.m),
-            "u": _rare(level.u),
+            "column": one_line(column, 40) if column != last else "",
+            "level": one_line(level, 60),
+            "m": percent(m),
+            "u": _rare(u),
             "bar": bar,
         }
-        for level, last, bar in zip(levels, before, drawn, strict=False)
+        for (column, level, m, u, _), last, bar in zip(levels, before, drawn, strict=False)
     ]
 
 

@@ -1,6 +1,5 @@
 """``vicinal match`` and ``vicinal dedupe``: two tables go in, or one; links, a report and a matcher come out."""
 
-import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,11 +18,12 @@ from vicinal.data.same_columns import same_columns, with_sources
 from vicinal.data.sources import root_of, table_name
 from vicinal.data.streaming import table_checksum
 from vicinal.encoders.kinds import is_gap
+from vicinal.estimators.linking import pairs_within
 from vicinal.estimators.match_answers import DEPTHS
 from vicinal.estimators.match_clusters import with_new
 from vicinal.estimators.matching import RowMatcher
 from vicinal.linkage.compared import ComparedPair
-from vicinal.report.match import LevelWeight, MatchRecord, WeakPair, write_match_page
+from vicinal.report.match import MatchRecord, write_match_page
 from vicinal.version import __version__
 from vicinal.workflows.opening import made_with
 from vicinal.workflows.resuming import CACHE, working_folder
@@ -75,13 +75,12 @@ class MatchJob:
 
 @dataclass(frozen=True)
 class MatchOutcome:
-    """What :func:`match_tables` gives: the matcher, its links, the pairs to look at, and where they were written."""
+    """What :func:`match_tables` gives: the matcher, its links, the pairs to look at, and the contents of its page."""
 
     matcher: RowMatcher
     links: pd.DataFrame
     review: pd.DataFrame
     record: MatchRecord
-    folder: Path | None
 
 
 def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line: None) -> MatchOutcome:
@@ -137,7 +136,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
                 answered = read_answers(out)  # with labels that came meanwhile
                 if len(answered):
                     write_table(answered, stage / ANSWERED)
-    return MatchOutcome(matcher, links, review, record, out)
+    return MatchOutcome(matcher, links, review, record)
 
 
 @dataclass(frozen=True)
@@ -378,7 +377,7 @@ def _record(
         else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
         expected=_expected(links, scored, threshold) if learned or matcher.linkage_.has_sign else {},
         reached=matcher.estimated_recall(),
-        weights=[LevelWeight(*row) for row in matcher.match_weights().itertuples(index=False)],
+        weights=[*matcher.match_weights().itertuples(index=False, name=None)],
         scored=scored["probability"].to_numpy(),
         weakest=[] if clusters is None else _weakest(matcher, clusters[0]),
         versions=made_with(),
@@ -397,23 +396,20 @@ def _expected(links: pd.DataFrame, scored: pd.DataFrame, threshold: float) -> di
     return {"precision": right / len(links), "recall": right / matches, "f1": 2 * right / (len(links) + matches)}
 
 
-def _weakest(matcher: RowMatcher, clusters: pd.DataFrame) -> list[WeakPair]:
+def _weakest(matcher: RowMatcher, clusters: pd.DataFrame) -> list[tuple[str, str, float, int]]:
     """The least probable pair of each cluster of three rows and more, the least probable first."""
-    names, ids = clusters["cluster"].to_numpy(), clusters["id"].to_numpy()
-    begins = np.append(np.flatnonzero(np.diff(names, prepend=-1)), len(names))  # larger clusters come first
-    members = [np.arange(*ends) for ends in itertools.pairwise(begins)]
-    members = [rows for rows in members if 2 < len(rows) <= _SMALL][:_CLUSTERS]
-    if not members:
+    sizes = np.bincount(clusters["cluster"])
+    some = clusters[clusters["cluster"].isin(np.flatnonzero((sizes > 2) & (sizes <= _SMALL))[:_CLUSTERS])]
+    if some.empty:
         return []
-    inside = [rows[np.stack(np.triu_indices(len(rows), 1))] for rows in members]  # [2, pairs] each
-    left, right = ids[np.concatenate(inside, axis=1)]
-    pairs = pd.DataFrame({"left": left, "right": right})
+    left, right = (some.iloc[side] for side in pairs_within(some["cluster"].to_numpy(), _SMALL**2)[0].T)
+    pairs = pd.DataFrame({"left": left["id"].to_numpy(), "right": right["id"].to_numpy()})
     pairs["probability"] = matcher.predict_proba(pairs)[:, 1]
-    pairs["rows"] = np.repeat([len(rows) for rows in members], [each.shape[1] for each in inside])
-    pairs["cluster"] = np.repeat(np.arange(len(inside)), [each.shape[1] for each in inside])
+    pairs["cluster"] = left["cluster"].to_numpy()
+    pairs["rows"] = sizes[pairs["cluster"]]
     least = pairs.loc[pairs.groupby("cluster")["probability"].idxmin()].nsmallest(_SHOWN, "probability")
-    columns = (least[name].tolist() for name in ("left", "right", "probability", "rows"))
-    return [WeakPair(str(one), str(other), chance, rows) for one, other, chance, rows in zip(*columns, strict=True)]
+    columns = map(str, least["left"]), map(str, least["right"]), least["probability"].tolist(), least["rows"].tolist()
+    return list(zip(*columns, strict=True))
 
 
 def _unlabelled(matcher: RowMatcher, links: pd.DataFrame) -> pd.DataFrame:
