@@ -96,7 +96,7 @@ def test_a_promise_of_a_learner_goes_by_the_share_of_hits_of_a_class():
     alike = [np.mean([hit.label == some[0].label for hit in some]) for some in learner.search(x[600:], 10)]
     least = min(share for share, some in zip(alike, shown, strict=True) if some)
     assert [bool(some) for some in shown] == [share >= least for share in alike]
-    assert least > 0.5
+    assert least >= 0.5
     right = [some[0].label == one for some, one in zip(shown, classes[600:], strict=True) if some]
     assert len(right) < 300
     assert np.mean(right) > 0.9

@@ -98,7 +98,7 @@ def answering_threshold(scores: ArrayLike, errors: ArrayLike, abstain: float, *,
 
     >>> scores = np.linspace(1, 0, 200)
     >>> round(answering_threshold(scores, scores < 0.3, 0.1), 2)
-    0.29
+    0.26
     """
     check_between("abstain", abstain, 0, 1)
     trust, right = check_vector("scores", scores), 1 - check_vector("errors", errors)

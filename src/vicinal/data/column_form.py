@@ -158,7 +158,7 @@ class ColumnForm(Saved):
         if self.kind == "worded":
             return f"{in_unit(self.sign)}, and which word is beside them"
         if self.kind == "fields":
-            return f"{in_unit(self.sign)} by name"
+            return f"{in_unit(self.sign)} by name".removeprefix("plain ")
         return {"truth": "true or false", "scale": "steps of a scale"}.get(self.kind, "")
 
     @property

@@ -44,6 +44,9 @@ from vicinal.workflows.resuming import CACHE, working_folder
 FEWEST = 10
 """Fewest rows to compare two models on."""
 
+_ROUNDING = 1e-9
+"""Share of an error by which another one is not worse."""
+
 
 @dataclass(frozen=True)
 class Refit:
@@ -420,6 +423,7 @@ def _compared(
     error = "mse" if table.task == "regression" else "log_loss"
     difference = both_measured["new"].log_losses - both_measured["old"].log_losses
     change, doubt = _difference(difference, groups, weights)
+    doubt = max(doubt, _ROUNDING * float(np.abs(both_measured["old"].log_losses).mean()))
     sizes = {"compared": len(at), "trained": len(split.train), "held out": len(split.validation)}
     measured = [
         replace(one, scores={"model": one.scores["model"], "the model before": before} | one.scores)
