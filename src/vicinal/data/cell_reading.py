@@ -444,7 +444,7 @@ def written(form: ColumnForm, cell: Any) -> str | None:
     ('10x20.5 cm', None)
     """
     if not is_list(cell):
-        return None
+        return cell if isinstance(cell, str) else None
     numbers = [f"{number:.15g}".replace(".", form.decimal) for number in cell]
     if form.kind == "fields":
         usual = zip(form.beside, form.typical.values(), cell, numbers, strict=True)

@@ -163,9 +163,9 @@ class TableForm(Saved):
 
     def written(self, frame: pd.DataFrame) -> pd.DataFrame:
         """``frame`` as it was read, with cells of several numbers as texts that read as the same."""
-        several = {name: form for name, form in self.columns.items() if len(form.typical) > 1 and name in frame}
-        texts: dict[str, Any] = {name: [written(form, cell) for cell in frame[name]] for name, form in several.items()}
-        return frame.assign(**texts)
+        some = [name for name, form in self.columns.items() if len(form.typical) > 1 and name in frame]
+        texts: dict[str, Any] = {name: [written(self.columns[name], cell) for cell in frame[name]] for name in some}
+        return frame.assign(**texts) if texts else frame
 
     def of_columns(self, names: Collection[str]) -> Self:
         """The form of some of the columns."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from vicinal.blockwise.blocks import row_slices
 from vicinal.calibration import ErrorSize
 from vicinal.calibration.checks import Floats
+from vicinal.data.form import TableForm
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.fitted import FittedModel
@@ -293,16 +294,17 @@ def _nearest_of_all(
         yield best.values, best.indices.masked_fill(~seen, -1)
 
 
-def explain_rows(top: Attended, model: FittedModel, text: str | None = None) -> list[Explanation]:
+def explain_rows(top: Attended, model: FittedModel, text: str | None, form: TableForm) -> list[Explanation]:
     """Explanations of some queries: of numbers of what is predicted, of classes of the most probable one.
 
     Args:
         top: their highest weights, where these rows stand in the bank, and their predictions.
         model: whose rows they are; contributions are on the scale of its labels' transform.
         text: the column that rows are called by; None: by their ids.
+        form: how cells of several numbers are written.
     """
     transform, classes = model.codec.transform, model.codec.kind == "classes"
-    rows, slots = _listed(top.positions, model, text)
+    rows, slots = _listed(top.positions, model, text, form)
     said, predicted = _columns(model.in_label_units(top.prediction)), _columns(top.prediction)
     usual = model.usual().reshape(-1)
     others = [len(model.bank)] * len(said) if top.carriers is None else top.carriers.tolist()
@@ -347,14 +349,14 @@ class _Listed(NamedTuple):
     scales: tuple[TargetTransform, TargetTransform]
 
 
-def _listed(positions: Tensor, model: FittedModel, text: str | None) -> tuple[_Listed, Tensor]:
+def _listed(positions: Tensor, model: FittedModel, text: str | None, form: TableForm) -> tuple[_Listed, Tensor]:
     """The rows at ``positions [b, k]`` of the bank, each once, and which of them each is ``[b, k]``; -1 for none."""
     bank, codec, known = model.bank, model.codec, positions >= 0
     places, where = torch.unique(positions[known], return_inverse=True)
     labels, classes = bank.labels[places], codec.kind == "classes"
     scales = (PLAIN, PLAIN) if classes else (codec.transform, model.limited_transform())
     numbers = codec.as_predicted(labels) if classes else labels
-    cells: list[dict[str, Any]] = bank.store.rows_at(places).to_dict("records")  # type: ignore[assignment]
+    cells: list[dict[str, Any]] = form.written(bank.store.rows_at(places)).to_dict("records")  # type: ignore[assignment]
     each = zip(bank.store.ids_of_keys(bank.store.keys[places]), labels.tolist(), cells, strict=True)
     rows = [Neighbor(name, 0.0, codec.named(label), 0.0, row, _name(name, row, text)) for name, label, row in each]
     listed = _Listed(rows, _columns(numbers).tolist(), _columns(scales[0].forward(numbers)).tolist(), scales)

@@ -192,8 +192,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(model, queries, query_identity, k):
-            explanations += explain_rows(part, model, text)
-        cells: list[dict[str, Any]] = frame[[name for name in self.kinds_ if name in frame]].to_dict("records")  # type: ignore[assignment]
+            explanations += explain_rows(part, model, text, self.form_)
+        shown = self.form_.written(frame[[name for name in self.kinds_ if name in frame]])
+        cells: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]
         explanations = [replace(one, query=row) for one, row in zip(explanations, cells, strict=True)]
         return Explanations(with_elements(self, frame, explanations, query_identity) if elements else explanations)
 

@@ -34,9 +34,9 @@ def neighbor_panels(
     explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
     images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
     kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
-    panels = []
+    panels, frame = [], model.form_.written(part.frame)
     for row, (title, explanation) in enumerate(zip(chosen, explained, strict=True)):
-        query = {name: part.frame[name].iloc[row] for name in columns}
+        query = {name: frame[name].iloc[row] for name in columns}
         said = str(measured.shown[chosen[title]]) if isinstance(measured, MeasuredSeveral) else ""
         known: dict[str, Any] = {"target": part.target[row], "row_id": str(part.ids[row]), "said": said}
         shown = replace(explanation, query=query).panel(title, lambda row: shown_cells(row, kinds, table.root), **known)

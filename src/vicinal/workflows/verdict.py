@@ -133,10 +133,10 @@ def examples(
     at = {} if promise.bounds is None else dict(zip(promise.places.tolist(), promise.bounds.tolist(), strict=True))
     classes = isinstance(measured, MeasuredClasses)
     columns = [name for name in opened.kinds if opened.kinds[name] not in ("image", "set")]
-    listed = []
+    listed, frame = [], model.form_.written(part.frame)
     for row in np.argsort(-misses[places], kind="stable").tolist():
         place, target = int(places[row]), part.target[row]
-        cells = shown_cells({name: part.frame[name].iloc[row] for name in columns}, dict(model.kinds_), part.root)
+        cells = shown_cells({name: frame[name].iloc[row] for name in columns}, dict(model.kinds_), part.root)
         listed.append(
             Example(
                 id=str(part.ids[row]),
