@@ -884,6 +884,21 @@ def test_a_text_without_the_numbers_of_its_column_is_missing_and_said(written):
     assert read_cells[1] == read_cells[2] == list(form.columns["size"].typical.values())
 
 
+def test_a_row_alone_without_any_named_number_is_read_as_usual_and_said():
+    form = TableForm.of(
+        pd.DataFrame({"size": [f"{n % 7} bd | {20 + n} m" if n % 2 else f"{20 + n} m" for n in range(20)]})
+    )
+    with pytest.warns(CellWarning, match="1 of 1 cells read as missing, .*: 'Loft' in row 0"):
+        assert form.read(pd.DataFrame({"size": ["Loft"]}))["size"].tolist() == [
+            list(form.columns["size"].typical.values())
+        ]
+
+
+def test_a_saved_form_with_names_without_numbers_is_refused():
+    with pytest.raises(ValueError, match="expected a number for each of 2 names, got 1"):
+        ColumnForm(kind="fields", beside=("# bd", "studio"), typical={0: 1.0})
+
+
 def test_one_wild_cell_of_new_rows_is_a_gap_and_a_column_of_them_is_refused():
     form = TableForm.of(pd.DataFrame({"x": [1.5, 2.5], "day": ["25/04/2021", "26/04/2021"]}))
     new = pd.DataFrame({"x": ["1.0", "abc", "1e999"], "day": ["01/02/2021", "04/25/2021", ""]})

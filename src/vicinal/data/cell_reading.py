@@ -418,16 +418,13 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
     text = plain_text(cell)
     if (step := form.steps.get(text.casefold())) is not None:
         return [step]
+    if form.kind == "fields":
+        values, usual = _fields_of(form, text), zip(form.beside, form.typical.values(), strict=True)
+        return [values.get(name, known) for name, known in usual] if values or not is_written_gap(cell) else None
     if form.sign == SPAN:
         what, numbers = "a first and a last day", days_in(text, day_first=form.day_first)
     elif form.sign == VERSION:
         what, numbers = "versions", version_of(text)
-    elif form.kind == "fields":
-        listed, what = listed_in(text, form.decimal, form.sign), "numbers by name"
-        values = {} if listed is None else values_of(listed, form.beside)[0]
-        usual = zip(form.beside, form.typical.values(), strict=True)
-        numbers = [values.get(name, known) for name, known in usual] if values else None
-        return _Refused(what, "another text") if numbers is None and not is_written_gap(cell) else numbers
     else:
         parts, what = parts_of(text, form.decimal, form.sign), f"texts as {short(form.around)}"
         numbers = parts[1] if parts is not None and is_start(parts[0], form.around) else None
@@ -463,9 +460,17 @@ def written(form: ColumnForm, cell: Any) -> str | None:
     return first + "".join(by_place.get(place, "...") + piece for place, piece in enumerate(pieces))
 
 
+def _fields_of(form: ColumnForm, text: str) -> dict[str, float]:
+    """The numbers and words that a text has of those with a name; another text has none, which is no error."""
+    listed = listed_in(text, form.decimal, form.sign)
+    return {} if listed is None else values_of(listed, form.beside)[0]
+
+
 def is_odd(form: ColumnForm, cell: Any) -> bool:
     """Whether a cell that counts as missing is none: of numbers in one text whether it has others, else always."""
-    return form.kind not in ("parts", "fields") or isinstance(_numbers_in(form, cell), _Refused)
+    if form.kind == "fields":
+        return isinstance(cell, str) and not _fields_of(form, plain_text(cell))
+    return form.kind != "parts" or isinstance(_numbers_in(form, cell), _Refused)
 
 
 def days_in(text: str, *, day_first: bool | None) -> list[float] | None:

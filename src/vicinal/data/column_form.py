@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from vicinal.core import short
 from vicinal.core.untrusted import Saved
@@ -137,6 +137,16 @@ class ColumnForm(Saved):
     typical: dict[int, float] = Field(default_factory=dict, max_length=max(MOST_PARTS, 1 + MOST_BESIDE))
     shares: bool = False
     unitless: bool = False
+
+    @model_validator(mode="after")
+    def _names_and_numbers(self) -> Self:
+        if self.kind == "fields" and not (
+            len(self.beside) == len(self.typical) and all(name.count("#") < 2 for name in self.beside)
+        ):
+            raise ValueError(
+                f"typical: expected a number for each of {len(self.beside)} names, got {len(self.typical)}"
+            )
+        return self
 
     @property
     def is_split(self) -> bool:
