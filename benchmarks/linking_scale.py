@@ -12,11 +12,16 @@ neighbor, each as often; of dates and numbers a digit for a digit) and is empty 
 
 Products are those of ``benchmarks/product_tables.py``.
 
+Papers are the labelled tables of dblp-acm. Rows fill up the right one, of which each has the beginning of one title and
+the end of another, authors of up to three papers, and a venue and a year of a paper each, empty with probability .2.
+Further pairs, to 28,707 as dblp-scholar has them, join a left row and one with the beginning of its title: no match.
+
 Both are written as csv first, so that reading and cleaning them is timed, too. Each run is a process of its own, so
 that its memory is its own.
 
     python benchmarks/linking_scale.py --rows 10000 100000 1000000
     python benchmarks/linking_scale.py --what products --data DATA/retrieval --rows 10000 100000 1000000
+    python benchmarks/linking_scale.py --what papers --data DATA/retrieval --rows 64263
 """
 
 import json
@@ -29,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matching_rows import read
 from resumable import RESULTS, Lines, asked, peak_mb
 
 from vicinal.core.identity import spelled
@@ -37,12 +43,14 @@ from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.blocking import blocked_pairs
 from vicinal.linkage.columns import CodedColumn
+from vicinal.metrics import link_quality
 
 MOST, EACH, RECORDS, ADDING = 30, 3, 1000, 60
 """Pairs for each left row by all rules, strongest pairs of a row, rows that come later, and most seconds for them."""
 
 MATCHED, MOVED, NEW_PHONE, TYPO, EMPTY = 0.8, 0.1, 0.3, 0.15, 0.03
 COLUMNS = ["given_name", "surname", "date_of_birth", "street_number", "street", "suburb", "postcode", "phone"]
+GONE, LABELLED = 0.2, 28_707
 DIGITS = {"date_of_birth", "street_number", "postcode", "phone"}
 
 
@@ -141,12 +149,40 @@ def person_tables(rows: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     return left, right.iloc[random.permutation(rows)].reset_index(drop=True), pairs
 
 
+def paper_tables(data: Path, rows: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Both tables, the right one of so many rows, and labelled pairs with their split."""
+    left, right, pairs = read(data, "dblp_acm")
+    random, every = np.random.default_rng(rows), pd.concat([left, right], ignore_index=True).drop(columns="id")
+    first, last, *others = random.integers(0, len(every), (4, rows - len(right)))
+    words, people = every["title"].str.split(), every["authors"].fillna("").str.split(" , ")
+    cells: dict[str, Any] = {"id": [f"s{row}" for row in range(len(first))]}
+    cells["title"] = [
+        " ".join([*words[a][: 1 + int(share * len(words[a]))], *words[b][int(share * len(words[b])) :]])
+        for a, b, share in zip(first, last, random.random(len(first)), strict=True)
+    ]
+    cells["authors"] = [
+        " , ".join(dict.fromkeys(random.choice(people[row]) for row in random.integers(0, len(every), count)))
+        for count in random.integers(1, 4, len(first))
+    ]
+    for name, drawn in zip(("venue", "year"), others, strict=True):
+        cells[name] = every[name].astype(object).to_numpy()[drawn]
+        cells[name][random.random(len(first)) < GONE] = None
+    more = pd.DataFrame(cells)
+    near = np.flatnonzero(first < len(left))[: LABELLED - len(pairs)]
+    wrong = pd.DataFrame({"left": left["id"].to_numpy()[first[near]], "right": more["id"][near], "match": 0})
+    wrong["split"] = random.choice(["train", "valid", "test"], len(wrong), p=[0.6, 0.2, 0.2])
+    right = pd.concat([right, more], ignore_index=True).iloc[random.permutation(rows)]
+    return left, right, pd.concat([pairs[wrong.columns], wrong], ignore_index=True)
+
+
 def write_tables(folder: Path, what: str, rows: int, data: Path | None) -> None:
     """Left and right table and the pairs that match, as csv, if they are not there yet."""
     if (folder / "pairs.csv").is_file():
         return
     if what == "persons":
         tables = person_tables(rows)
+    elif what == "papers":
+        tables = paper_tables(data, rows)
     else:
         from product_tables import tables as products
 
@@ -240,6 +276,29 @@ def links(folder: Path) -> dict[str, float]:
     return values | added(model, left[later], pairs[new])
 
 
+def labelled(folder: Path) -> dict[str, float]:
+    """Fit ``RowMatcher`` with labelled pairs, link the tables, and judge it by the test pairs."""
+    from vicinal.data import read_cells
+    from vicinal.estimators import RowMatcher
+
+    clock = Clock()
+    left, right = (read_cells(folder / f"{side}.csv", ids=["id"]) for side in ("left", "right"))
+    pairs = pd.read_csv(folder / "pairs.csv", dtype={"left": str, "right": str})
+    parts = dict(iter(pairs.groupby("split")))
+    clock.step("reading")
+    model = RowMatcher().fit(left, right, parts["train"], validation=parts["valid"], log=print)
+    clock.step("fit")
+    found = model.link()
+    clock.step("link")
+    truth = parts["test"]["match"].to_numpy() == 1
+    quality = link_quality(model.predict(parts["test"]) == 1, truth)
+    matches = pairs[pairs["match"] == 1]
+    right_ones = len(pd.merge(found, matches, on=["left", "right"]))
+    values = {**clock.values, "pairs": len(pairs), "test F1": quality.f1}
+    values |= {"precision": right_ones / len(found), "recall": right_ones / len(matches)}
+    return {f"link: {name}": value for name, value in values.items()}
+
+
 def added(model: Any, rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, float]:
     """Milliseconds of a processor for each row that comes, but for the first, and how right their links are.
 
@@ -261,12 +320,15 @@ def added(model: Any, rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, floa
     return {f"add: {name}": value for name, value in values.items()}
 
 
+STEPS = {"candidates": candidates, "links": links, "labelled": labelled}
+
+
 def main() -> None:
     """Write what is not there yet, measured in a process of its own."""
     options = {"what": "persons", "rows": [10_000], "data": None, "folder": Path("runs/linking-scale")}
     arguments = asked(__doc__, 0, **options, measure="")  # "measure": a step of --folder, in this process
     if arguments.measure:
-        values = links(arguments.folder) if arguments.measure == "links" else candidates(arguments.folder)
+        values = STEPS[arguments.measure](arguments.folder)
         print(json.dumps(values, default=float))
         return
     lines = Lines(RESULTS / "linking-scale.csv", "what", "rows")
@@ -275,7 +337,7 @@ def main() -> None:
             continue
         folder, values = arguments.folder / f"{arguments.what}-{rows}", {}
         write_tables(folder, arguments.what, rows, arguments.data)
-        for step in ("candidates", "links"):
+        for step in ("labelled",) if arguments.what == "papers" else ("candidates", "links"):
             settings = ["--measure", step, "--folder", str(folder)]
             run = subprocess.run([sys.executable, __file__, *settings], check=True, capture_output=True, text=True)
             print(run.stdout, flush=True)
