@@ -43,7 +43,7 @@ from vicinal.estimators.inputs import (
     warn_of_unseen,
 )
 from vicinal.estimators.journal import Changes
-from vicinal.estimators.label_codec import LabelCodec
+from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.labels import warn_of_order
 from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
@@ -242,11 +242,11 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         Raises:
             ValueError: for a loss of embeddings, or one that does not say what each row adds.
         """
-        from vicinal.estimators.loss import make_added, make_criterion
+        from vicinal.estimators.loss import adds_losses, make_criterion
 
         settings = settings_of(self)
-        make_criterion(settings, (0.0, 1.0), by_row=True)
-        if make_added(settings, (0.0, 1.0), 2) is not None:
+        make_criterion(settings, NumberCodec(), by_row=True)
+        if adds_losses(settings["loss"]):
             raise ValueError(
                 f"loss: expected an error of predictions for rows of different weights, got {short(self.loss)}, which "
                 "compares embeddings"
@@ -293,17 +293,17 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         Raises:
             ValueError: naming what is shared.
         """
-        from vicinal.estimators.loss import is_of_lists, make_added, make_criterion
+        from vicinal.estimators.loss import adds_losses, is_of_lists, make_criterion
         from vicinal.training.processes import processes_of
 
         settings = settings_of(self)
-        criterion = make_criterion(settings, (0.0, 1.0))
+        criterion = make_criterion(settings, NumberCodec())
         for shared, reason in (
             (settings["metric"] in ("kernel", "trees"), f"metric={settings['metric']!r}, which has no members"),
             (settings["members"] < 2, "members=1"),
             (is_of_lists(settings["loss"]), "a loss of lists"),
             (not encoder.frozen, "an encoder that is trained, as all members share it"),
-            (make_added(settings, (0.0, 1.0), 2) is not None, "losses of embeddings, which all members share"),
+            (adds_losses(settings["loss"]), "losses of embeddings, which all members share"),
             (
                 criterion is not None and any(weight.requires_grad for weight in criterion.parameters()),
                 "a loss with weights of its own, which all members share",

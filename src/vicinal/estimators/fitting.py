@@ -389,18 +389,14 @@ def fit_network(
     kriging = make_kriging(settings) if settings["readout"] != "auto" or _may_choose(codec, settings) else None
     check_index(settings["index"], network.width)
     folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
-    ends = codec.label_ends()
-    several = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
-    criterion = make_criterion(settings, ends, **several, by_row=rows.weighted)
-    targets = make_targets(criterion, scaled, train_rows, settings["loss"], ends, codec.transform)
+    criterion = make_criterion(settings, codec, by_row=rows.weighted)
+    targets = make_targets(criterion, scaled, train_rows, settings["loss"], codec)
     every = Rows(inputs, targets, torch.arange(len(rows)), rows.group_codes(), folds)
     places = train_rows, torch.from_numpy(held_out.validation)
     parts = [replace(every.take(at), weights=rows.mass_of(at, torch.float32)) for at in places]
-    added = make_added(settings, ends, codec.class_count, multilabel=codec.multilabel)
-    fair = make_fair(settings, rows.attribute, numbers=codec.kind == "numbers", multilabel=codec.multilabel)
-    history = train(
-        network, parts[0], parts[1] if folds is None else None, by, criterion, added, fair=fair, reach=reach
-    )
+    added, fair = make_added(settings, codec), make_fair(settings, rows.attribute, codec)
+    validation = parts[1] if folds is None else None
+    history = train(network, parts[0], validation, by, criterion, added, fair=fair, reach=reach)
     network.projector.double()
     network.head.double()
     model = with_banks(network, inputs, job, history)

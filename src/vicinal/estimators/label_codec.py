@@ -52,11 +52,6 @@ class LabelCodec:
         """What losses call them: "numbers" or "classes"."""
         return "classes" if len(self.classes) else "numbers"
 
-    @property
-    def class_count(self) -> int | None:
-        """How many classes there are; None of numbers."""
-        return len(self.classes) or None
-
     def fitted(self, train: Tensor) -> Self:
         """The codec of a fit on labels ``[n]`` or ``[n, T]`` of the bank; raises ValueError where none can be."""
         return self
