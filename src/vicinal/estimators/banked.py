@@ -183,12 +183,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 f"explain: expected one target, got a model of {len(targets)} ({listed(targets)}); say "
                 f"of_target({targets[0]!r}).explain"
             )
-        rows = self.query_rows(X, ids, groups)
-        frame, queries = rows.frame, rows.vectors
+        (queries, query_identity, rows), model = self._asked(X, ids, groups), self.fitted_
         self.check_neighbor_head("explain")
-        k = check_integer("k", k)
-        query_identity = self._prediction_identity(len(queries), ids, groups)
-        model = self.fitted_
+        k, frame = check_integer("k", k), rows.frame
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(model, queries, query_identity, k):

@@ -213,7 +213,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         self._training(0)
 
-    def _check_loss(self, codec: LabelCodec) -> None:
+    def _check_loss(self, codec: LabelCodec, lists: int, *, weighted: bool) -> None:
         from vicinal.estimators.loss import check_loss
         from vicinal.losses.regularizer_loss import WHOLE
         from vicinal.losses.spec import read_loss
