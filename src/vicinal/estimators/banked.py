@@ -183,7 +183,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 f"explain: expected one target, got a model of {len(targets)} ({listed(targets)}); say "
                 f"of_target({targets[0]!r}).explain"
             )
-        (queries, query_identity, rows), model = self._asked(X, ids, groups), self.fitted_
+        (queries, query_identity, rows), model = self._queries(X, ids, groups), self.fitted_
         self.check_neighbor_head("explain")
         k, frame = check_integer("k", k), rows.frame
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
@@ -231,7 +231,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
         check_is_fitted(self, "bank_")
         frame, vectors = self._embed(query_table(self, queries)[0])
         by = Refinement(words, rerank, calls, precision)
-        hits = SearchHits(refined_search(self, frame, vectors, check_integer("k", k), ids, groups, by))
+        who = self.identity_of(len(vectors), ids, groups)
+        hits = SearchHits(refined_search(self, frame, vectors, check_integer("k", k), who, by))
         hits.queries = [
             {str(name): cell for name, cell in row.items() if not is_gap(cell)} for row in frame.to_dict("records")
         ]
@@ -719,7 +720,7 @@ def load_model(
             f"model: expected the folder of a model that predicts labels, got that of a {other}; {name}.load reads it, "
             f"and vicinal {command} it"
         )
-    model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
+    model = read_model(folder, BankedEstimator.by_task, {"index": index, "encoders": encoders}, verify=verify)
     if not isinstance(model, BankedEstimator):
         raise TypeError(f"model: expected an estimator of this library, got {type(model).__name__}")
     return model

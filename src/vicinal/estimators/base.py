@@ -392,7 +392,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         each = {"ids": ids, "groups": groups}
         return {name: None if one is None else canonical_ids(name, one, rows) for name, one in each.items()}
 
-    def _asked(self, x: Any, ids: Any, groups: Any) -> tuple[Tensor, dict[str, Any], EmbeddedRows]:
+    def _queries(self, x: Any, ids: Any = None, groups: Any = None) -> tuple[Tensor, dict[str, Any], EmbeddedRows]:
         """Of rows to predict the embeddings, ids and groups, and the rows; with a warning of missing groups."""
         rows = self.query_rows(x, ids, groups)
         query_identity = self.identity_of(len(rows.vectors), ids, groups)

@@ -394,7 +394,7 @@ def fit_network(
     every = Rows(inputs, targets, torch.arange(len(rows)), rows.group_codes(), folds)
     places = train_rows, torch.from_numpy(held_out.validation)
     parts = [replace(every.take(at), weights=rows.mass_of(at, torch.float32)) for at in places]
-    added, fair = make_added(settings, codec), make_fair(settings, rows.attribute, codec)
+    added, fair = make_added(settings, codec), make_fair(settings, codec, rows.attribute)
     validation = parts[1] if folds is None else None
     history = train(network, parts[0], validation, by, criterion, added, fair=fair, reach=reach)
     network.projector.double()

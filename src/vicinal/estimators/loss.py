@@ -211,7 +211,7 @@ def make_added(settings: dict[str, Any], codec: LabelCodec) -> AddedLosses | Non
     return AddedLosses(criteria, *ends, multilabel=codec.multilabel) if criteria else None
 
 
-def make_fair(settings: dict[str, Any], groups: torch.Tensor | None, codec: LabelCodec) -> FairTerm | None:
+def make_fair(settings: dict[str, Any], codec: LabelCodec, groups: torch.Tensor | None = None) -> FairTerm | None:
     """The term of ``fair``, or None; ``groups [n]`` are those of all rows of the fit."""
     if groups is None:
         return None

@@ -280,7 +280,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         >>> bool(abs(row.pairs + row.triplets - model.predict(x[:1], ids=[0])[0] ** 2) < 1e-9)
         True
         """
-        (queries, identity, _), model = self._asked(X, ids, groups), self.fitted_
+        (queries, identity, _), model = self._queries(X, ids, groups), self.fitted_
         self.check_neighbor_head("forces")
         labels = model.codec.as_predicted(torch.from_numpy(model.codec.take(y, len(queries))))
         return row_forces(model, queries, labels, identity, check_integer("k", k))
@@ -353,7 +353,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return np.stack(
                 [self.of_target(name).predict(rows, **aim, cap=cap, **known) for name in self.targets_], axis=1
             )
-        (queries, identity, _), model = self._asked(X, ids, groups), self.fitted_
+        (queries, identity, _), model = self._queries(X, ids, groups), self.fitted_
         return np.asarray(model.in_label_units(model.answer(queries, identity)).numpy())
 
     def for_loss(
@@ -507,7 +507,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         for coverage in coverages:
             check_between("coverage", coverage, 0, 1)
         known: dict[str, Any] = {"ids": ids, "groups": groups}
-        queries, identity, rows = self._asked(X, ids, groups)
+        queries, identity, rows = self._queries(X, ids, groups)
         if self.targets_ is not None:
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
@@ -663,7 +663,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
-        (queries, identity, _), model = self._asked(X, ids, groups), self.fitted_
+        (queries, identity, _), model = self._queries(X, ids, groups), self.fitted_
         shares = model.in_label_units(model.answer(queries, identity))
         return np.asarray(shares.double().clamp(0, 1).numpy() if self.multilabel_ else as_shares(shares))
 
@@ -692,7 +692,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         check_between("coverage", coverage, 0, 1)
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
-        queries, identity, _ = self._asked(X, ids, groups)
+        queries, identity, _ = self._queries(X, ids, groups)
         return class_sets(self.fitted_, queries, identity, coverage, method)
 
     @property
