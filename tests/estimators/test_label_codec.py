@@ -114,7 +114,7 @@ def test_scores_of_a_kernel_become_probabilities():
         TargetTransform.model_validate({"name": "softmax", "slope": 2.0, "biases": [0.0, 1.0]}), np.array(["a", "b"])
     )
     scores, truth = torch.tensor([[0.5, 0.0]], dtype=FLOAT), torch.tensor([[1.0, 0.0]], dtype=FLOAT)
-    torch.testing.assert_close(codec.as_trained(scores), torch.tensor([[0.5, 0.5]], dtype=FLOAT))
+    torch.testing.assert_close(codec.transform.inverse(scores), torch.tensor([[0.5, 0.5]], dtype=FLOAT))
     assert float(codec.errors(scores, truth)) == pytest.approx(-np.log(0.5), rel=1e-3)
 
 

@@ -117,7 +117,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 raise ValueError("ids: expected none without X, as the rows are those of the bank, got some")
             queries, ids = self.bank_.vectors.double(), self.bank_.ids
         else:
-            queries = self._embed(X)[1]
+            queries = self._embedded(X).vectors
         if k > len(self.bank_):
             raise ValueError(f"n_neighbors: expected at most {len(self.bank_)}, the rows of the bank, got {k}")
         query_identity = self.identity_of(len(queries), ids, groups)
@@ -229,7 +229,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 or a promise beyond the rows held out, saying how many more would do.
         """
         check_is_fitted(self, "bank_")
-        frame, vectors = self._embed(query_table(self, queries)[0])
+        rows = self._embedded(query_table(self, queries)[0])
+        frame, vectors = rows.frame, rows.vectors
         by = Refinement(words, rerank, calls, precision)
         who = self.identity_of(len(vectors), ids, groups)
         hits = SearchHits(refined_search(self, frame, vectors, check_integer("k", k), who, by))
@@ -429,7 +430,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
     @usual_settings()
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
         """Rows as a table, and their embeddings ``[n, d]``, float32: what :meth:`add_embedded` takes."""
-        return self._embed(X, torch.float32, GONE)
+        rows = self._embedded(X, dtype=torch.float32, gone=GONE)
+        return rows.frame, rows.vectors
 
     @usual_settings()
     def add_embedded(

@@ -312,15 +312,10 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             raise TypeError(f"encoder: expected a TableEncoder, got {type(encoder).__name__}")
         return encoder
 
-    def _embed(self, x: Any, dtype: torch.dtype = torch.float64, gone: float = math.inf) -> tuple[pd.DataFrame, Tensor]:
-        """The table of ``x`` and its embeddings ``[n, d]``."""
-        rows = self._embedded_rows(x, dtype, gone=gone)
-        return rows.frame, rows.vectors
-
-    def _embedded_rows(
-        self, x: Any, dtype: torch.dtype, ids: Any = None, groups: Any = None, gone: float = math.inf
+    def _embedded(
+        self, x: Any, ids: Any = None, groups: Any = None, dtype: torch.dtype = torch.float64, gone: float = math.inf
     ) -> EmbeddedRows:
-        """The same, with how far cells lie beyond the fit; rows that are known by the fold that left them out."""
+        """Rows, embedded, and how far cells lie beyond the fit; rows that are known by the fold that left them out."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
             return replace(x, vectors=x.vectors.to(dtype))
@@ -357,7 +352,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             groups: theirs.
             look: whether to look for such rows.
         """
-        rows = self._embedded_rows(X, torch.float64, ids, groups)
+        rows = self._embedded(X, ids, groups)
         if isinstance(X, EmbeddedRows):
             return rows
         if rows.excess:
@@ -383,7 +378,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     @usual_settings()
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of the rows ``[n, d]``, float64."""
-        return self._embed(X)[1].numpy()
+        return self._embedded(X).vectors.numpy()
 
     def identity_of(self, rows: int, ids: Any = None, groups: Any = None) -> dict[str, Any]:
         """Ids and groups of queries ``[n]``, checked: groups only of a model that was fitted with groups."""
