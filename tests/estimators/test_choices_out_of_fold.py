@@ -7,7 +7,7 @@ import torch
 from brief import READOUTS
 from folds import of_folds
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.fold_readout import UNSEEN, readouts_by_fold, tried_out_of_fold
+from vicinal.estimators.fold_readout import UNSEEN, readouts_by_fold, tried_unseen
 from vicinal.heads import NONA, Ensemble, Kriging
 from vicinal.workflows.measuring import out_of_fold_scores
 
@@ -25,7 +25,7 @@ def noise(seed, rows=36, members=4):
 
 def choose(vectors, labels, folds, attention=None):
     model = of_folds(vectors, labels, folds, Ensemble([NONA() for _ in range(4)]) if attention is None else attention)
-    tried = tried_out_of_fold(model, Kriging(8))
+    tried = tried_unseen(model, Kriging(8))
     return tried, readouts_by_fold(model, tried, compared=attention is not None)
 
 

@@ -55,32 +55,32 @@ def test_neighbors_and_explanations_are_those_of_the_bank(rows, plain, name):
     np.testing.assert_allclose(model.kneighbors(fresh, 4)[0], plain.kneighbors(fresh, 4)[0], atol=1e-6)
     np.testing.assert_allclose(model.kneighbors(n_neighbors=2)[0], plain.kneighbors(n_neighbors=2)[0], atol=1e-6)
     np.testing.assert_allclose(model.predict_interval(fresh, 0.7), plain.predict_interval(fresh, 0.7), atol=0.3)
-    model.fitted_.near.close()
+    model.fitted_.near.index.close()
 
 
 def test_index_and_bank_stay_in_step(rows, plain, name, tmp_path):
     model, fresh = fit(rows, name), rows[0].iloc[:20]
     before = model.predict(fresh)
     model.add(fresh.iloc[1:4], [900.0, 950.0, 990.0], ids=[5000, 5001, 5002])
-    assert len(model.fitted_.near) == len(model.bank_) == len(plain.bank_) + 3
+    assert len(model.fitted_.near.index) == len(model.bank_) == len(plain.bank_) + 3
     graph = "HNSW" in name  # it may miss rows
     assert graph or 5000 in {n.id for n in model.explain(fresh.iloc[1:2], 5)[0].neighbors}
     with pytest.raises(ValueError, match=r"^ids: expected ids that the bank has not yet"):
         model.add(fresh.iloc[:1], [1.0], ids=[5000])
     model.save(tmp_path / "model")
     model.forget([5000, 5001, 5002])
-    assert len(model.fitted_.near) == len(model.bank_) == len(plain.bank_)
+    assert len(model.fitted_.near.index) == len(model.bank_) == len(plain.bank_)
     missed = 0.1 if graph else 1e-4  # others as the graph changes
     np.testing.assert_allclose(model.predict(fresh), before, atol=missed)
-    model.fitted_.near.close()
+    model.fitted_.near.index.close()
     again = load_model(tmp_path / "model", index=name)  # a database has lost the three rows by now: it is made again
-    assert len(again.fitted_.near) == len(again.bank_) == len(plain.bank_) + 3
+    assert len(again.fitted_.near.index) == len(again.bank_) == len(plain.bank_) + 3
     assert graph or 5000 in {n.id for n in again.explain(fresh.iloc[1:2], 5)[0].neighbors}
     again.forget([5000]).save(tmp_path / "model")
-    again.fitted_.near.close()
+    again.fitted_.near.index.close()
     last = load_model(tmp_path / "model", index=name)
     np.testing.assert_allclose(last.predict(fresh), without_index(last).predict(fresh), atol=missed)
-    last.fitted_.near.close()
+    last.fitted_.near.index.close()
 
 
 def without_index(model):

@@ -10,7 +10,7 @@ import torch
 from folds import of_folds
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.calibrating import calibrating_rows
-from vicinal.estimators.fold_readout import tried_out_of_fold
+from vicinal.estimators.fold_readout import tried_unseen
 from vicinal.estimators.out_of_fold import fold_predictions
 from vicinal.estimators.readout import NOISES, SCALES
 from vicinal.heads import NONA, Ensemble, Kriging
@@ -56,7 +56,7 @@ def test_signed_weights_are_those_of_least_error_out_of_fold():
     labels = (5 * bank[:, 0]).sin() + torch.randn(90, generator=generator, dtype=torch.float64) / 4
     folds = torch.arange(90) // 30
     head = Kriging(8, convex=False)
-    choice = tried_out_of_fold(of_folds(bank, labels, folds, Ensemble([NONA() for _ in range(4)])), head).choice()
+    choice = tried_unseen(of_folds(bank, labels, folds, Ensemble([NONA() for _ in range(4)])), head).choice()
     unit = float(torch.pdist(bank).median())
     heads = [Kriging(8, scale=unit * scale, noise=noise, convex=False) for scale in SCALES for noise in NOISES]
     with torch.no_grad():

@@ -13,7 +13,7 @@ from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, fitting, load_model
 from vicinal.estimators.attention import range_of
 from vicinal.estimators.comparables import SHARE
-from vicinal.estimators.readout import USUAL, choose_kriging, surely_less
+from vicinal.estimators.readout import USUAL, Tried, candidates, errors_of, surely_less
 from vicinal.heads import Kriging
 
 FAR = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
@@ -40,8 +40,10 @@ def model(request, rows):
     return NeighborRegressor(readout=request.param, max_neighbors=12, **QUICK).fit(frame, price)
 
 
-def choose(head, queries, *rest):
-    return choose_kriging(head, queries, *rest, mass=torch.ones(len(queries)))
+def choose(head, queries, truth, bank, labels):
+    heads, mass = candidates(head, bank), torch.ones(len(queries))
+    error, _ = errors_of(heads, queries, truth, bank, labels, {}, mass, numbers=False)
+    return Tried(heads, error, torch.zeros(len(queries))).choice()
 
 
 def test_at_most_so_many_rows_make_the_whole_prediction(model, rows):

@@ -1,9 +1,11 @@
 """Regularizers as terms of a loss: their values, their class centers, and who refuses which."""
 
+import numpy as np
 import pytest
 import torch
 
 from vicinal.core import entry
+from vicinal.estimators.label_codec import ClassCodec
 from vicinal.estimators.loss import check_loss, make_added
 from vicinal.losses import RegularizerLoss, energy_confusion, neural_collapse
 from vicinal.losses.elsewhere import ELSEWHERE
@@ -53,7 +55,7 @@ def test_a_batch_that_holds_too_little_adds_nothing(name):
 
 def test_terms_are_added_with_their_factors_and_subtracted():
     written = "2*energy_confusion(factor=.5) - 0.1*coding_rate + neural_collapse"
-    added = make_added({"loss": written, **SETTINGS}, None, 3)
+    added = make_added({"loss": written, **SETTINGS}, ClassCodec(classes=np.arange(3)))
     one_hot = torch.eye(3, dtype=torch.float64)[CLASSES]
     unit = ROWS / ROWS.norm(dim=1, keepdim=True)
     centers = added.criteria[2].centers

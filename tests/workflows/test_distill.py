@@ -9,6 +9,7 @@ import torch
 
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, load_model
+from vicinal.estimators.label_codec import NumberCodec
 from vicinal.estimators.loss import make_targets
 from vicinal.losses import kl_top
 from vicinal.training import Teacher
@@ -99,7 +100,7 @@ def test_classes_are_taught_by_probabilities_and_by_the_likeness_of_rows(tmp_pat
 def test_labels_that_are_trained_on_are_mixed_with_predictions_and_those_held_out_are_not():
     labels, train = torch.tensor([0.0, 0.5, 1.0, 1.0]), torch.tensor([0, 1, 2])
     teacher = Teacher(torch.tensor([12.0, 14.0, 20.0, 10.0]), torch.tensor([0.5, 1.0, 0.0, 1.0]))
-    mixed = make_targets(None, labels, train, teacher, (10.0, 20.0))
+    mixed = make_targets(None, labels, train, teacher, NumberCodec(ends=(10.0, 20.0)))
     torch.testing.assert_close(mixed, torch.tensor([0.1, 0.4, 1.0, 1.0]))
     chances = Teacher(torch.tensor([[0.6, 0.4]]), 0.5).blend(torch.tensor([[0.0, 1.0]]))
     torch.testing.assert_close(chances, torch.tensor([[0.3, 0.7]]))

@@ -117,7 +117,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 raise ValueError("ids: expected none without X, as the rows are those of the bank, got some")
             queries, ids = self.bank_.vectors.double(), self.bank_.ids
         else:
-            queries = self._embed(X)[1]
+            queries = self._embedded(X).vectors
         if k > len(self.bank_):
             raise ValueError(f"n_neighbors: expected at most {len(self.bank_)}, the rows of the bank, got {k}")
         query_identity = self.identity_of(len(queries), ids, groups)
@@ -183,12 +183,9 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 f"explain: expected one target, got a model of {len(targets)} ({listed(targets)}); say "
                 f"of_target({targets[0]!r}).explain"
             )
-        rows = self.query_rows(X, ids, groups)
-        frame, queries = rows.frame, rows.vectors
+        (queries, query_identity, rows), model = self._queries(X, ids, groups), self.fitted_
         self.check_neighbor_head("explain")
-        k = check_integer("k", k)
-        query_identity = self._prediction_identity(len(queries), ids, groups)
-        model = self.fitted_
+        k, frame = check_integer("k", k), rows.frame
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(model, queries, query_identity, k):
@@ -232,9 +229,11 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
                 or a promise beyond the rows held out, saying how many more would do.
         """
         check_is_fitted(self, "bank_")
-        frame, vectors = self._embed(query_table(self, queries)[0])
+        rows = self._embedded(query_table(self, queries)[0])
+        frame, vectors = rows.frame, rows.vectors
         by = Refinement(words, rerank, calls, precision)
-        hits = SearchHits(refined_search(self, frame, vectors, check_integer("k", k), ids, groups, by))
+        who = self.identity_of(len(vectors), ids, groups)
+        hits = SearchHits(refined_search(self, frame, vectors, check_integer("k", k), who, by))
         hits.queries = [
             {str(name): cell for name, cell in row.items() if not is_gap(cell)} for row in frame.to_dict("records")
         ]
@@ -431,7 +430,8 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
     @usual_settings()
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
         """Rows as a table, and their embeddings ``[n, d]``, float32: what :meth:`add_embedded` takes."""
-        return self._embed(X, torch.float32, GONE)
+        rows = self._embedded(X, dtype=torch.float32, gone=GONE)
+        return rows.frame, rows.vectors
 
     @usual_settings()
     def add_embedded(
@@ -722,7 +722,7 @@ def load_model(
             f"model: expected the folder of a model that predicts labels, got that of a {other}; {name}.load reads it, "
             f"and vicinal {command} it"
         )
-    model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
+    model = read_model(folder, BankedEstimator.by_task, {"index": index, "encoders": encoders}, verify=verify)
     if not isinstance(model, BankedEstimator):
         raise TypeError(f"model: expected an estimator of this library, got {type(model).__name__}")
     return model

@@ -43,7 +43,7 @@ from vicinal.estimators.inputs import (
     warn_of_unseen,
 )
 from vicinal.estimators.journal import Changes
-from vicinal.estimators.label_codec import LabelCodec
+from vicinal.estimators.label_codec import LabelCodec, NumberCodec
 from vicinal.estimators.labels import warn_of_order
 from vicinal.estimators.network import check_settings, training_settings
 from vicinal.estimators.plan import TuningPlan
@@ -168,13 +168,14 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         frame = self.form_.read(frame)
         codec, labels = self._codec_of(y, len(frame))
         check_rows(len(frame))
-        self._check_loss(codec)
         own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
         number = len(set([] if own_groups is None else own_groups.tolist()))
         if number == len(frame):
             warn_of_identity(LONE_GROUPS)
-        self._check_lists(number)
+        unit = 1.0 if weights is None else float(weights.mean())
+        relative = None if weights is None or (weights == weights[0]).all() else weights / unit
+        self._check_loss(codec, number, weighted=relative is not None)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         numbers, targets = codec.kind == "numbers", list(labels.reshape(len(labels), -1).T)
         targets = targets if numbers else [np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)]
@@ -193,8 +194,6 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             )
             held_out = self._held_out(encoder, draw)
             values = torch.from_numpy(labels.astype(np.float64))
-            unit = 1.0 if weights is None else float(weights.mean())
-            relative = None if weights is None or (weights == weights[0]).all() else weights / unit
             attribute = None if self.fair is None else fair_groups(x, self.fair)
             rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
             self.changes_ = Changes()
@@ -218,39 +217,26 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         """Check parameters, before anything is done."""
         check_settings(settings_of(self), classes=isinstance(self, ClassifierMixin))
 
-    def _check_loss(self, codec: LabelCodec) -> None:
-        """Check that the loss is there and takes such labels."""
-        from vicinal.estimators.loss import check_loss  # the losses take a while to import; only training needs them
+    def _check_loss(self, codec: LabelCodec, lists: int, *, weighted: bool) -> None:
+        """Check that the loss is there, and takes such labels, so many lists, which are groups, and weights of rows."""
+        # the losses take a while to import; only training needs them
+        from vicinal.estimators.loss import adds_losses, check_loss, is_of_lists, make_criterion
 
         settings = settings_of(self)
-        check_loss(settings["loss"], codec.kind, settings["head"], multilabel=codec.multilabel)
-
-    def _check_lists(self, number: int) -> None:
-        """Raise ValueError for a loss of lists, which are groups, with a ``number`` of them below three."""
-        from vicinal.estimators.loss import is_of_lists
-
-        loss = settings_of(self)["loss"]
-        if is_of_lists(loss) and number < _FEWEST_LISTS:
+        loss = settings["loss"]
+        check_loss(loss, codec.kind, settings["head"], multilabel=codec.multilabel)
+        if is_of_lists(loss) and lists < _FEWEST_LISTS:
             raise ValueError(
                 f"queries: expected at least {_FEWEST_LISTS} for {short(loss)}, which orders the rows of each, "
-                f"got {number or 'none'}; say fit(X, y, queries=...), or --query COLUMN"
+                f"got {lists or 'none'}; say fit(X, y, queries=...), or --query COLUMN"
             )
-
-    def _check_weighted(self) -> None:
-        """Check that all settings know rows of different weights.
-
-        Raises:
-            ValueError: for a loss of embeddings, or one that does not say what each row adds.
-        """
-        from vicinal.estimators.loss import make_added, make_criterion
-
-        settings = settings_of(self)
-        make_criterion(settings, (0.0, 1.0), by_row=True)
-        if make_added(settings, (0.0, 1.0), 2) is not None:
-            raise ValueError(
-                f"loss: expected an error of predictions for rows of different weights, got {short(self.loss)}, which "
-                "compares embeddings"
-            )
+        if weighted:
+            make_criterion(settings, codec, by_row=True)
+            if adds_losses(loss):
+                raise ValueError(
+                    f"loss: expected an error of predictions for rows of different weights, got {short(loss)}, which "
+                    "compares embeddings"
+                )
 
     def _choose_encoders(self, frame: pd.DataFrame, labels: Ids, draw: Draw, cache: EmbeddingCache) -> None:
         """Choose encoders that were not named, by the rows that are trained on; where members are folds none is."""
@@ -293,17 +279,17 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         Raises:
             ValueError: naming what is shared.
         """
-        from vicinal.estimators.loss import is_of_lists, make_added, make_criterion
+        from vicinal.estimators.loss import adds_losses, is_of_lists, make_criterion
         from vicinal.training.processes import processes_of
 
         settings = settings_of(self)
-        criterion = make_criterion(settings, (0.0, 1.0))
+        criterion = make_criterion(settings, NumberCodec())
         for shared, reason in (
             (settings["metric"] in ("kernel", "trees"), f"metric={settings['metric']!r}, which has no members"),
             (settings["members"] < 2, "members=1"),
             (is_of_lists(settings["loss"]), "a loss of lists"),
             (not encoder.frozen, "an encoder that is trained, as all members share it"),
-            (make_added(settings, (0.0, 1.0), 2) is not None, "losses of embeddings, which all members share"),
+            (adds_losses(settings["loss"]), "losses of embeddings, which all members share"),
             (
                 criterion is not None and any(weight.requires_grad for weight in criterion.parameters()),
                 "a loss with weights of its own, which all members share",
@@ -326,15 +312,10 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             raise TypeError(f"encoder: expected a TableEncoder, got {type(encoder).__name__}")
         return encoder
 
-    def _embed(self, x: Any, dtype: torch.dtype = torch.float64, gone: float = math.inf) -> tuple[pd.DataFrame, Tensor]:
-        """The table of ``x`` and its embeddings ``[n, d]``."""
-        rows = self._embedded_rows(x, dtype, gone=gone)
-        return rows.frame, rows.vectors
-
-    def _embedded_rows(
-        self, x: Any, dtype: torch.dtype, ids: Any = None, groups: Any = None, gone: float = math.inf
+    def _embedded(
+        self, x: Any, ids: Any = None, groups: Any = None, dtype: torch.dtype = torch.float64, gone: float = math.inf
     ) -> EmbeddedRows:
-        """The same, with how far cells lie beyond the fit; rows that are known by the fold that left them out."""
+        """Rows, embedded, and how far cells lie beyond the fit; rows that are known by the fold that left them out."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
             return replace(x, vectors=x.vectors.to(dtype))
@@ -371,7 +352,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
             groups: theirs.
             look: whether to look for such rows.
         """
-        rows = self._embedded_rows(X, torch.float64, ids, groups)
+        rows = self._embedded(X, ids, groups)
         if isinstance(X, EmbeddedRows):
             return rows
         if rows.excess:
@@ -397,7 +378,7 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
     @usual_settings()
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of the rows ``[n, d]``, float64."""
-        return self._embed(X)[1].numpy()
+        return self._embedded(X).vectors.numpy()
 
     def identity_of(self, rows: int, ids: Any = None, groups: Any = None) -> dict[str, Any]:
         """Ids and groups of queries ``[n]``, checked: groups only of a model that was fitted with groups."""
@@ -406,15 +387,16 @@ class NeighborEstimator(BaseEstimator, NeighborSettings):  # type: ignore[misc] 
         each = {"ids": ids, "groups": groups}
         return {name: None if one is None else canonical_ids(name, one, rows) for name, one in each.items()}
 
-    def _prediction_identity(self, rows: int, ids: Any = None, groups: Any = None) -> dict[str, Any]:
-        """The same for a prediction, with a warning of missing groups."""
-        query_identity = self.identity_of(rows, ids, groups)
+    def _queries(self, x: Any, ids: Any = None, groups: Any = None) -> tuple[Tensor, dict[str, Any], EmbeddedRows]:
+        """Of rows to predict the embeddings, ids and groups, and the rows; with a warning of missing groups."""
+        rows = self.query_rows(x, ids, groups)
+        query_identity = self.identity_of(len(rows.vectors), ids, groups)
         if groups is None and self.bank_.grouped and self.network_.head.uses_bank:
             warn_of_identity(
                 "groups: expected those of the rows, as the model was fitted with groups, got none, so a row may be "
                 "predicted from its own group; give groups=, with new names for rows of new groups"
             )
-        return query_identity
+        return rows.vectors, query_identity, rows
 
     def fitted_similarity(self) -> torch.nn.Module:
         """The similarity of the fitted head; for one without, that of the parameter.

@@ -15,7 +15,7 @@ from vicinal.core.checks import check_between
 from vicinal.encoders import MemberProjectors, PrincipalProjector
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.estimators.bank import Bank, embedded
-from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.banked import CELLS, BankedEstimator
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.factorization import LowRank, low_rank
 from vicinal.heads.kinds import member_heads, weighs_locally
@@ -25,10 +25,6 @@ from vicinal.training.rows import spread
 
 _ROTATED = {"l2": True, "squared_l2": True, "cosine": False, "dot": False}
 """Similarities that a rotation of the vectors leaves as they are, and whether a shift does, too."""
-
-PLAIN = ("text", "number", "category")
-"""Kinds of columns whose cells the bank keeps whole, so that its rows can be embedded again."""
-
 
 _ROUNDS = 8
 """In which rows are added to a smaller bank."""
@@ -83,7 +79,7 @@ def compressed(model: BankedEstimator, keep: float, variance: float | None = Non
     projector = small.network_.projector
     if isinstance(projector, PrincipalProjector):
         cuts.append(_shorter_learned(small, projector, keep, variance))
-    elif set(model.kinds_.values()) <= set(PLAIN):
+    elif set(model.kinds_.values()) <= set(CELLS):
         for step in (_thinner_table, _thinner_first_layer):
             tried = list(step(small, keep))
             if tried:

@@ -222,7 +222,8 @@ class FittedModel:
 
     def limited_transform(self) -> TargetTransform:
         """The scale of the fit, whose predictions keep near the labels of the bank as they are now."""
-        return self.codec.limited(self.bank.labels)
+        transform = self.codec.transform
+        return transform.base.within(self.bank.labels) if self.codec.kind == "numbers" else transform
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
         """Predictions of the head, within their limits, on the scale of the transform, on which intervals are made."""

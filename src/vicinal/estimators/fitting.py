@@ -25,7 +25,7 @@ from vicinal.estimators.bank import filled_bank
 from vicinal.estimators.blending import NOWHERE, blended, blended_classes, may_blend, may_share
 from vicinal.estimators.comparables import MANY, SHARE, with_fewest_rows
 from vicinal.estimators.fitted import FittedModel, weighted_mean
-from vicinal.estimators.fold_readout import readouts_by_fold, tried_out_of_fold
+from vicinal.estimators.fold_readout import readouts_by_fold, tried_unseen
 from vicinal.estimators.indexing import check_index, with_near
 from vicinal.estimators.inputs import Draw, LabelledRows, make_folds
 from vicinal.estimators.kernel_metric import (
@@ -46,7 +46,7 @@ from vicinal.estimators.kernel_metric import (
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.estimators.metric_choice import metrics_to_try
 from vicinal.estimators.network import activation_of, make_kriging, make_network, training_settings
-from vicinal.estimators.readout import COMPARED, SURELY, Tried, choose_kriging, surely_less
+from vicinal.estimators.readout import COMPARED, SURELY, surely_less
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.estimators.tree_metric import boosted_network, trend_head
 from vicinal.heads import Kriging
@@ -389,18 +389,14 @@ def fit_network(
     kriging = make_kriging(settings) if settings["readout"] != "auto" or _may_choose(codec, settings) else None
     check_index(settings["index"], network.width)
     folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
-    ends = codec.label_ends()
-    several = {"multilabel": codec.multilabel, "numbers": codec.targets is not None}
-    criterion = make_criterion(settings, ends, **several, by_row=rows.weighted)
-    targets = make_targets(criterion, scaled, train_rows, settings["loss"], ends, codec.transform)
+    criterion = make_criterion(settings, codec, by_row=rows.weighted)
+    targets = make_targets(criterion, scaled, train_rows, settings["loss"], codec)
     every = Rows(inputs, targets, torch.arange(len(rows)), rows.group_codes(), folds)
     places = train_rows, torch.from_numpy(held_out.validation)
     parts = [replace(every.take(at), weights=rows.mass_of(at, torch.float32)) for at in places]
-    added = make_added(settings, ends, codec.class_count, multilabel=codec.multilabel)
-    fair = make_fair(settings, rows.attribute, numbers=codec.kind == "numbers", multilabel=codec.multilabel)
-    history = train(
-        network, parts[0], parts[1] if folds is None else None, by, criterion, added, fair=fair, reach=reach
-    )
+    added, fair = make_added(settings, codec), make_fair(settings, codec, rows.attribute)
+    validation = parts[1] if folds is None else None
+    history = train(network, parts[0], validation, by, criterion, added, fair=fair, reach=reach)
     network.projector.double()
     network.head.double()
     model = with_banks(network, inputs, job, history)
@@ -447,33 +443,18 @@ def _with_readout(model: FittedModel, kriging: Kriging, settings: Settings) -> F
     Attention is over all rows, so that no person can read it. An index serves kriging alone.
     """
     compared = settings["readout"] == "auto" and settings["index"] is None and len(model.bank) <= COMPARED
-    head, tried = _chosen(model, kriging)
+    tried = tried_unseen(model, kriging)
+    head = tried.choice()
     chosen = model.with_head(head)
     if compared:
         # where labels are noise each row more takes a share of it away; folds choose between 30 rows and all
-        more = MANY if settings["max_neighbors"] is None and tried is None else ()
+        more = MANY if settings["max_neighbors"] is None and model.folds is None else ()
         some = (model.with_head(one) for one in (head, *map(head.with_rows, more)))
         errors, mass = model.honest_errors
         chosen = next((one for one in some if not surely_less(errors, one.honest_errors[0], mass, SHARE)), model)
-    if tried is None:
+    if model.folds is None:
         return chosen
     return replace(chosen, fold_heads=readouts_by_fold(model, tried, compared=compared))
-
-
-def _chosen(model: FittedModel, kriging: Kriging) -> tuple[Kriging, Tried | None]:
-    """The kriging head with the scale and noise that predict the rows held out, or out of fold, best.
-
-    With folds also what it was chosen by.
-    """
-    bank, numbers = model.bank, model.codec.targets is not None
-    if model.folds is not None:
-        tried = tried_out_of_fold(model, kriging)
-        return tried.choice(), tried
-    rows = model.held_out
-    identity = bank.identity(ids=rows.ids, groups=rows.groups)
-    truth, labels = (model.codec.as_predicted(one.labels) for one in (rows, bank))
-    banks = rows.vectors, truth, bank.vectors, labels
-    return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.mass), None
 
 
 @_timed

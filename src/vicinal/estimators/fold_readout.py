@@ -1,4 +1,4 @@
-"""How the rows that each fold leaves out are read: by the readout that the rows of the other folds choose.
+"""How a kriging readout is chosen, and how the rows that each fold leaves out are read: as the other folds choose.
 
 The readout of a model, and its scale and noise, have the least error out of fold. That error, told as the error on new
 rows, would be too low: of noise, it is the luckiest of 36 errors. So the rows of a fold are predicted as a model
@@ -24,27 +24,31 @@ part in the errors of its neighbors. Of more rows it is one of many, and each fo
 
 
 @torch.no_grad()
-def tried_out_of_fold(model: FittedModel, kriging: Kriging, heads: Sequence[Kriging] | None = None) -> Tried:
-    """What a readout is chosen by where members are folds: each row is predicted by those that leave out its fold.
+def tried_unseen(model: FittedModel, kriging: Kriging, heads: Sequence[Kriging] | None = None) -> Tried:
+    """What a readout is chosen by: rows held out, or where members are folds each row by those that leave out its fold.
 
     Args:
-        model: whose members are folds.
+        model: fitted.
         kriging: whose other settings are kept.
         heads: those that are tried; None: of all scales and noises.
     """
-    members, bank, labels = model.fold_members(), model.bank, model.bank_labels()
+    bank, labels, numbers = model.bank, model.bank_labels(), model.codec.targets is not None
     # scales are in distances of all rows, which need no label: a fold that is left out chooses among the same heads
     tried = candidates(kriging, bank.vectors) if heads is None else heads
-    chosen, each, codes = spread(len(bank), 4 * MOST), [], []
+    if model.folds is None:
+        unseen, at = model.held_out, spread(len(model.held_out), MOST)
+        truth, known = model.codec.as_predicted(unseen.labels[at]), bank.identity(**unseen.who(at))
+        rows = unseen.vectors[at], truth, bank.vectors, labels, known, unseen.mass[at]
+        return Tried(tried, errors_of(tried, *rows, numbers=numbers)[0], torch.zeros(len(at)))
+    members, chosen, each, codes = model.fold_members(), spread(len(bank), 4 * MOST), [], []
     for fold in range(members.folds):
         at = chosen[bank.in_fold(fold, chosen)]
         if not len(at):
             continue
-        rows = model.of_fold(fold)
+        view = model.of_fold(fold)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
-        known = rows.bank.identity(ids=None, groups=bank.who(at)["groups"]) | {"bank_weight": rows.bank.mass}
-        queries, others = members.columns(fold, bank.vectors[at]), (rows.bank.vectors, rows.bank_labels())
-        numbers = model.codec.targets is not None
+        known = view.bank.identity(ids=None, groups=bank.who(at)["groups"]) | {"bank_weight": view.bank.mass}
+        queries, others = members.columns(fold, bank.vectors[at]), (view.bank.vectors, view.bank_labels())
         each.append(errors_of(parts, queries, labels[at], *others, known, bank.mass[at], numbers=numbers)[0])
         codes += [fold] * len(at)
     return Tried(tried, torch.cat(each, dim=1), torch.tensor(codes))
@@ -66,7 +70,7 @@ def readouts_by_fold(model: FittedModel, tried: Tried, *, compared: bool) -> lis
         if apart:
             left = (~model.bank.in_fold(fold)).nonzero()[:, 0].numpy()
             others = replace(model, bank=model.bank.take(left, cells=False))
-        few = tried_out_of_fold(others, tried.heads[0], tried.heads) if apart else tried.without(fold)
+        few = tried_unseen(others, tried.heads[0], tried.heads) if apart else tried.without(fold)
         head = few.choice()
         heads.append(head)
         if compared:

@@ -72,9 +72,6 @@ class NearBank:
         """The rows that the same index finds, weighed by another head."""
         return NearBank(head, self.store, self.index)
 
-    def __len__(self) -> int:
-        return len(self.index)
-
     @torch.no_grad()
     def local_weights(self, queries: Tensor, *, ids: Any = None, groups: Any = None) -> KrigingWeights:
         """The rows that make the predictions of queries ``[b, d]``: see :meth:`Kriging.local_weights`.
@@ -121,10 +118,6 @@ class NearBank:
         """Write the index, unless it is the bank itself."""
         if not is_bank(self.index):
             self.index.save(_place(stage))
-
-    def close(self) -> None:
-        """Let go of files and connections."""
-        self.index.close()
 
 
 def check_index(name: Any, width: int) -> None:

@@ -52,11 +52,6 @@ class LabelCodec:
         """What losses call them: "numbers" or "classes"."""
         return "classes" if len(self.classes) else "numbers"
 
-    @property
-    def class_count(self) -> int | None:
-        """How many classes there are; None of numbers."""
-        return len(self.classes) or None
-
     def fitted(self, train: Tensor) -> Self:
         """The codec of a fit on labels ``[n]`` or ``[n, T]`` of the bank; raises ValueError where none can be."""
         return self
@@ -85,17 +80,9 @@ class LabelCodec:
         """Predictions of a head on the scale of the transform, on which intervals are made."""
         return prediction
 
-    def limited(self, labels: Tensor) -> TargetTransform:
-        """The transform whose predictions keep near the labels of the bank as they are now."""
-        return self.transform
-
-    def as_trained(self, prediction: Tensor) -> Tensor:
-        """Predictions of a head as errors are measured while a model is fitted: numbers on their scale."""
-        return prediction
-
     def errors(self, prediction: Tensor, truth: Tensor) -> Tensor:
-        """Of each row ``[b]``, as training has them, of labels as a head takes them."""
-        said = self.as_trained(prediction)
+        """Of each row ``[b]``, as training has them, of labels as a head takes them: of scores by probabilities."""
+        said = self.transform.inverse(prediction) if self.kind == "classes" else prediction
         return error_of(said, truth, multilabel=self.multilabel, numbers=self.targets is not None)
 
     def take(self, y: Any, rows: int) -> Ids:
@@ -217,10 +204,6 @@ class NumberCodec(LabelCodec):
         values: Tensor = low + prediction.double() * (high - low)
         return values
 
-    def limited(self, labels: Tensor) -> TargetTransform:
-        """Predictions leave the range of the bank's labels by at most half of it."""
-        return self.transform.base.within(labels)
-
     def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
         """Range and transform without labels that only forgotten rows had."""
         width = len(self.targets or ["y"])
@@ -317,10 +300,6 @@ class ClassCodec(LabelCodec):
         least = 1.0 / (2 * len(scaled))
         shares = scaled.mean(dim=0) if weights is None else weights @ scaled / len(scaled)
         return shares.logit(eps=least) if self.multilabel else shares.clamp(min=least).log()
-
-    def as_trained(self, prediction: Tensor) -> Tensor:
-        """Probabilities, computed from scores if a kernel gives those."""
-        return self.transform.inverse(prediction)
 
     def with_new(self, y: Any, rows: int, *, uses_bank: bool) -> Self:
         """With the classes of rows that are to be added, in their order, behind the others."""

@@ -30,7 +30,7 @@ from vicinal.estimators.several import number_form
 from vicinal.settings import LikenessSettings
 from vicinal.training import NeighborNetwork
 from vicinal.training.rows import Rows
-from vicinal.training.settings import TrainingSettings, check_values
+from vicinal.training.settings import check_values
 
 if TYPE_CHECKING:
     from vicinal.evaluation.alike import Estimate
@@ -211,9 +211,9 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         check_values(self.get_params(deep=False), LikenessSettings)
         check_tune(self.tune)
         check_between("validation_fraction", self.validation_fraction, 0, 1)
-        self._training(0)
+        training_settings(self.get_params(deep=False), 0)
 
-    def _check_loss(self, codec: LabelCodec) -> None:
+    def _check_loss(self, codec: LabelCodec, lists: int, *, weighted: bool) -> None:
         from vicinal.estimators.loss import check_loss
         from vicinal.losses.regularizer_loss import WHOLE
         from vicinal.losses.spec import read_loss
@@ -235,9 +235,6 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
     def trained_by(self) -> str:
         """The loss that is trained by, once labels are known."""
         return LOSSES[self.labels_] if self.loss is None else self.loss
-
-    def _training(self, seed: int) -> TrainingSettings:
-        return training_settings(self.get_params(deep=False), seed)
 
     def _codec_of(self, y: Any, rows: int) -> tuple[LabelCodec, Ids]:
         self.labels_ = _kind_of(y) if self.labels == "auto" else self.labels
@@ -281,7 +278,7 @@ class EmbeddingLearner(LikenessSettings, BankedEstimator, task="similarity"):
         goal = self._goal(network, parts)
         start = copy.deepcopy(network.state_dict())
         error = goal.judge(network.eval().embed_all(parts[1].inputs, torch.device("cpu")), parts[1].labels)
-        history = train(network, parts[0], parts[1], self._training(seed), goal=goal)
+        history = train(network, parts[0], parts[1], training_settings(job.settings, seed), goal=goal)
         self.learned_ = min(history.validation_error) < error - _ROUNDING
         if not self.learned_:
             network.load_state_dict(start)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from vicinal.core import entries, short
-from vicinal.estimators.target_transform import PLAIN, TargetTransform
+from vicinal.estimators.label_codec import LabelCodec
 from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, RegularizerLoss, parse
 from vicinal.losses.spec import LossText, Term, check_label_kind, check_term, read_loss
 from vicinal.ranks import list_places
@@ -58,22 +58,13 @@ class OfProbabilities(nn.Module):
         return value
 
 
-def make_criterion(
-    settings: dict[str, Any],
-    label_range: tuple[Any, Any] | None,
-    *,
-    multilabel: bool = False,
-    numbers: bool = False,
-    by_row: bool = False,
-) -> nn.Module | None:
+def make_criterion(settings: dict[str, Any], codec: LabelCodec, *, by_row: bool = False) -> nn.Module | None:
     """What ``loss`` names: None for the default, text as ``vicinal.losses.parse`` reads it, or a module.
 
     Args:
         settings: the estimator's parameters.
-        label_range: lowest and highest training label of a regression, on the scale of its transform, on which its loss
-            sees labels. None for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
-        multilabel: whether rows have several classes.
-        numbers: whether they have several numbers.
+        codec: of the labels: a loss sees numbers on the scale of its transform, of classes probabilities and one-hot
+            labels ``[b, K]``.
         by_row: give the loss of each row, of which the mean is taken by weights.
     """
     loss = settings["loss"]
@@ -81,21 +72,22 @@ def make_criterion(
         main = read_loss(loss).main
         loss = None if main is None else parse(main)
     if loss is None or _is_of_embeddings(loss):
-        reduction = "none" if by_row else "mean"
-        default = MeanError(multilabel=multilabel, numbers=numbers, reduction=reduction)
-        return default if multilabel or numbers or by_row else None
+        several, numbers = codec.multilabel, codec.targets is not None
+        default = MeanError(multilabel=several, numbers=numbers, reduction="none" if by_row else "mean")
+        return default if several or numbers or by_row else None
     if not isinstance(loss, nn.Module):
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
     if getattr(loss, "of_lists", False):
         if by_row:
             raise ValueError(f"loss: expected one of single rows for rows of different weights, got {short(loss)}")
-        return OfLists(copy.deepcopy(loss), *(label_range or (0.0, 1.0)))
+        return OfLists(copy.deepcopy(loss), *(codec.label_ends() or (0.0, 1.0)))
     loss = _by_row(loss) if by_row else loss
     if isinstance(loss, CRPS):
         return copy.deepcopy(loss)
     if isinstance(loss, ClassLoss):
         return OfProbabilities(copy.deepcopy(loss))
-    return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
+    ends = codec.label_ends()
+    return loss if ends is None else InLabelUnits(copy.deepcopy(loss), *ends)
 
 
 def _by_row(loss: nn.Module) -> nn.Module:
@@ -112,12 +104,7 @@ def _by_row(loss: nn.Module) -> nn.Module:
 
 
 def make_targets(
-    criterion: nn.Module | None,
-    scaled: torch.Tensor,
-    train: torch.Tensor,
-    loss: Any = None,
-    label_range: tuple[float, float] | None = None,
-    transform: TargetTransform = PLAIN,
+    criterion: nn.Module | None, scaled: torch.Tensor, train: torch.Tensor, loss: Any, codec: LabelCodec
 ) -> torch.Tensor:
     """What training sees in place of labels: their steps ``[n, K]`` for CRPS, whose knots are training labels.
 
@@ -125,7 +112,7 @@ def make_targets(
     """
     if isinstance(loss, Teacher):
         scaled = scaled.clone()
-        scaled[train] = loss.blend(scaled, label_range, transform.forward)[train]
+        scaled[train] = loss.blend(scaled, codec.label_ends(), codec.transform.forward)[train]
     if not isinstance(criterion, CRPS):
         return scaled.float()
     return criterion.fit(scaled[train].float()).steps(scaled.float())
@@ -204,33 +191,31 @@ def predicts_by_default(loss: Any) -> bool:
     return loss is None or _is_of_embeddings(loss) or (isinstance(loss, str) and read_loss(loss).main is None)
 
 
-def make_added(
-    settings: dict[str, Any],
-    label_range: tuple[float, float] | None,
-    num_classes: int | None,
-    *,
-    multilabel: bool = False,
-) -> AddedLosses | None:
+def adds_losses(loss: Any) -> bool:
+    """Whether there are losses of embeddings in it."""
+    return _is_of_embeddings(loss) or (isinstance(loss, str) and bool(read_loss(loss).terms))
+
+
+def make_added(settings: dict[str, Any], codec: LabelCodec) -> AddedLosses | None:
     """The losses of embeddings in ``loss``, or None; labels are those of :func:`make_criterion`."""
     loss = settings["loss"]
     written = read_loss(loss) if isinstance(loss, str) else LossText(None, ())
     dim = settings["hidden"][-1] * settings["members"]
-    criteria = [(term.weight, term.make(num_classes=num_classes, dim=dim)) for term in written.terms]
+    criteria = [(term.weight, term.make(num_classes=len(codec.classes) or None, dim=dim)) for term in written.terms]
     if _is_of_embeddings(loss):
         criterion = copy.deepcopy(loss)
         if isinstance(criterion, EmbeddingLoss):
             criterion.gather = False  # what it is called with is gathered already
         criteria = [(1.0, criterion)]
-    return AddedLosses(criteria, *(label_range or (0.0, 1.0)), multilabel=multilabel) if criteria else None
+    ends = codec.label_ends() or (0.0, 1.0)
+    return AddedLosses(criteria, *ends, multilabel=codec.multilabel) if criteria else None
 
 
-def make_fair(
-    settings: dict[str, Any], groups: torch.Tensor | None = None, *, numbers: bool, multilabel: bool
-) -> FairTerm | None:
+def make_fair(settings: dict[str, Any], codec: LabelCodec, groups: torch.Tensor | None = None) -> FairTerm | None:
     """The term of ``fair``, or None; ``groups [n]`` are those of all rows of the fit."""
     if groups is None:
         return None
     if isinstance(settings["loss"], CRPS) or settings["loss"] == "crps":
         raise ValueError("fair: expected a loss of predictions, got crps, which is of whole distributions")
-    chosen = {"weight": settings["fair_weight"], "rate": settings["fair_rate"]}
-    return FairTerm(groups, **chosen, numbers=numbers, multilabel=multilabel)
+    chosen = {"weight": settings["fair_weight"], "rate": settings["fair_rate"], "multilabel": codec.multilabel}
+    return FairTerm(groups, **chosen, numbers=codec.kind == "numbers")

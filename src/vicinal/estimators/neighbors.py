@@ -280,11 +280,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         >>> bool(abs(row.pairs + row.triplets - model.predict(x[:1], ids=[0])[0] ** 2) < 1e-9)
         True
         """
-        rows = self.query_rows(X, ids, groups)
+        (queries, identity, _), model = self._queries(X, ids, groups), self.fitted_
         self.check_neighbor_head("forces")
-        model, identity = self.fitted_, self._prediction_identity(len(rows.vectors), ids, groups)
-        labels = model.codec.as_predicted(torch.from_numpy(model.codec.take(y, len(rows.vectors))))
-        return row_forces(model, rows.vectors, labels, identity, check_integer("k", k))
+        labels = model.codec.as_predicted(torch.from_numpy(model.codec.take(y, len(queries))))
+        return row_forces(model, queries, labels, identity, check_integer("k", k))
 
     def partial_fit(
         self,
@@ -346,19 +345,16 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             groups: their groups: a row is never predicted from its own group either. A model that was fitted with
                 groups warns if they are not given.
         """
-        rows = self.query_rows(X, ids, groups)
-        queries = rows.vectors
         aim: dict[str, Any] = {"link": link, "cost": cost, "quantile": quantile}
         if any(value is not None for value in aim.values()):
-            known: dict[str, Any] = {"ids": ids, "groups": groups}
+            rows, known = self.query_rows(X, ids, groups), {"ids": ids, "groups": groups}
             if self.targets_ is None:
                 return self.for_loss(**aim, cap=cap).predict(rows, **known)
             return np.stack(
                 [self.of_target(name).predict(rows, **aim, cap=cap, **known) for name in self.targets_], axis=1
             )
-        model = self.fitted_
-        prediction = model.answer(queries, self._prediction_identity(len(queries), ids, groups))
-        return np.asarray(model.in_label_units(prediction).numpy())
+        (queries, identity, _), model = self._queries(X, ids, groups), self.fitted_
+        return np.asarray(model.in_label_units(model.answer(queries, identity)).numpy())
 
     def for_loss(
         self,
@@ -511,12 +507,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         for coverage in coverages:
             check_between("coverage", coverage, 0, 1)
         known: dict[str, Any] = {"ids": ids, "groups": groups}
-        rows = self.query_rows(X, ids, groups)
+        queries, identity, rows = self._queries(X, ids, groups)
         if self.targets_ is not None:
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
-        identity = self._prediction_identity(len(rows.vectors), ids, groups)
-        intervals = intervals_of(self.fitted_, rows.vectors, identity, coverages, rows.farthest())
+        intervals = intervals_of(self.fitted_, queries, identity, coverages, rows.farthest())
         labels = self.bank_.labels
         if bool(((labels >= 0) & (labels == labels.round())).all()):  # counts; a prediction lies in its interval
             least = np.minimum(self.predict(rows, **known), 0)[:, None]
@@ -668,9 +663,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
-        queries = self.query_rows(X, ids, groups).vectors
-        model = self.fitted_
-        shares = model.in_label_units(model.answer(queries, self._prediction_identity(len(queries), ids, groups)))
+        (queries, identity, _), model = self._queries(X, ids, groups), self.fitted_
+        shares = model.in_label_units(model.answer(queries, identity))
         return np.asarray(shares.double().clamp(0, 1).numpy() if self.multilabel_ else as_shares(shares))
 
     @usual_settings()
@@ -696,10 +690,10 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                 groups, or if rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
-        queries = self.query_rows(X, ids, groups).vectors
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
-        return class_sets(self.fitted_, queries, self._prediction_identity(len(queries), ids, groups), coverage, method)
+        queries, identity, _ = self._queries(X, ids, groups)
+        return class_sets(self.fitted_, queries, identity, coverage, method)
 
     @property
     @usual_settings()

@@ -15,7 +15,6 @@ from vicinal.heads.kriging import KrigingWeights, neighborhoods, solve_each
 from vicinal.heads.whole_bank import WholeBank
 from vicinal.training import NeighborNetwork
 from vicinal.training.error import error_of
-from vicinal.training.rows import spread
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Lengths of the kernel that are tried, in median distances between rows of the bank."""
@@ -41,12 +40,12 @@ COMPARED = 1 << 13
 
 
 class Tried(NamedTuple):
-    """What candidates said of rows by the members that leave out their folds.
+    """What candidates said of rows held out, or of all rows by the members that leave out their folds.
 
     Attributes:
         heads: the candidates.
         error: of each for each row ``[T, n]``.
-        codes: the fold ``[n]`` of each row.
+        codes: the fold ``[n]`` of each row; 0 of rows held out.
     """
 
     heads: Sequence[Kriging]
@@ -59,8 +58,15 @@ class Tried(NamedTuple):
         return Tried(self.heads, self.error[:, others], self.codes[others])
 
     def choice(self) -> Kriging:
-        """The best of them."""
-        return _best(self.heads, self.error)
+        """The usual one, the first, unless others are surely better: then the one of least error of these.
+
+        Few rows are held out, and the luckiest of 35 is seldom the best. Signed weights go by error alone.
+        """
+        total = self.error.sum(dim=1)
+        if self.heads[0].convex:
+            sure = [surely_less(one, self.error[0], torch.ones_like(one)) for one in self.error]
+            total = total.masked_fill(~torch.tensor([True, *sure[1:]]), torch.inf)
+        return self.heads[int(total.argmin())].eval()
 
 
 @torch.no_grad()
@@ -115,50 +121,6 @@ def predicted_over(
         whole = WholeBank(head, bank, identity.get("bank_weight"))
         return whole.means_of(queries, labels, Identity(**identity))
     return network.predict(queries, bank, labels, **identity)
-
-
-@torch.no_grad()
-def choose_kriging(
-    head: Kriging,
-    queries: Tensor,
-    truth: Tensor,
-    bank: Tensor,
-    labels: Tensor,
-    identity: Mapping[str, Tensor | None] | None = None,
-    *,
-    numbers: bool = False,
-    mass: Tensor,
-) -> Kriging:
-    """The kriging head whose scale and noise do best on rows that the metric was not trained on.
-
-    The usual one, unless others are surely better: then the one of least error of these. Few rows are held out, and the
-    luckiest of 35 is seldom the best. Signed weights go by error alone.
-
-    Args:
-        head: its other settings are kept.
-        queries: the rows held out, embedded ``[n, d]``.
-        truth: their labels, ``[n]``, one-hot ``[n, K]``, or several numbers ``[n, T]``.
-        bank: the rows that predict them ``[N, d]``.
-        labels: of those, ``[N]``, ``[N, K]`` or ``[N, T]``.
-        numbers: whether labels are several numbers a row.
-        identity: ids, groups and weights of the bank, as heads take them.
-        mass: how many rows each of those held out counts as ``[n]``.
-    """
-    at = spread(len(queries), MOST)
-    queries, truth = queries[at], truth[at]
-    identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
-    tried, mass = candidates(head, bank), mass[at]
-    error, _ = errors_of(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
-    return _best(tried, error)
-
-
-def _best(tried: Sequence[Kriging], error: Tensor) -> Kriging:
-    """The candidate that is taken, by the error ``[T, n]`` of each for each row; the first is the usual one."""
-    total = error.sum(dim=1)
-    if tried[0].convex:
-        sure = [surely_less(one, error[0], torch.ones_like(one)) for one in error]
-        total = total.masked_fill(~torch.tensor([True, *sure[1:]]), torch.inf)
-    return tried[int(total.argmin())].eval()
 
 
 def surely_less(errors: Tensor, others: Tensor, mass: Tensor, share: float = 0.0, sure: float = SURELY) -> bool:

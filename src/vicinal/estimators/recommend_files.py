@@ -39,6 +39,9 @@ SIDES = {"item": "items.parquet", "user": "users.parquet"}
 _IDS, _DESCRIBED = "\0ids", "\0described"
 """Columns of the saved tables; no column of a user is called so."""
 
+_FITTED = ("settings", "unit", "scores", "notes")
+"""Attributes of a fitted recommender that are kept as they are."""
+
 _Positive = Annotated[float, Field(gt=0)]
 _Text = Annotated[str, Field(max_length=1000)]
 
@@ -106,19 +109,15 @@ def recommender_settings(model: Any) -> SavedRecommender:
     """What ``recommender.json`` holds of a recommender."""
     fields = SavedKernel.model_fields
     kernels = {name: {each: getattr(kernel, each) for each in fields} for name, kernel in model.kernels_.items()}
-    settings = {
+    settings = {name: getattr(model, f"{name}_") for name in _FITTED} | {
         "version": VERSION,
         "vicinal": __version__,
         "parameters": model.get_params(deep=False),
-        "settings": model.settings_,
-        "unit": model.unit_,
         "users": len(model.users_),
         "items": len(model.items_),
         "clicks": model.clicks_.nnz,
         "width": model.vectors_.shape[1],
         "kernels": kernels,
-        "scores": model.scores_,
-        "notes": model.notes_,
     }
     return check_settings("recommender", SavedRecommender, settings)
 
@@ -151,18 +150,14 @@ def _read(folder: Path) -> dict[str, Any]:
         }
     state = read_tensors(folder / TENSORS, shapes)
     items, users = (_side(folder, name, size) for name, size in (("item", config.items), ("user", config.users)))
-    return {
+    return {f"{name}_": getattr(config, name) for name in _FITTED} | {
         "parameters": config.parameters.model_dump(),
-        "settings_": config.settings,
-        "unit_": config.unit,
         "vectors_": state["vectors"],
         "trained_": state["trained"].numpy(),
         "clicks_": _clicks(folder, config),
         "items_": items,
         "users_": users,
         "kernels_": {n: _kernel(k, items if n == "item" else users) for n, k in config.kernels.items()},
-        "scores_": config.scores,
-        "notes_": config.notes,
     }
 
 

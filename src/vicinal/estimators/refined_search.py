@@ -4,7 +4,6 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from vicinal.data.cells import missing_cells
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.elements import element_counts
 from vicinal.estimators.fitted import once
+from vicinal.estimators.out_of_fold import Who
 from vicinal.estimators.search import Hit, hits_at, search_rows
 from vicinal.index.base import Hits
 from vicinal.index.lexical import LexicalIndex, Terms, beside, fuse
@@ -83,13 +83,7 @@ def _check_ranker(ranker: Any, model: NeighborEstimator) -> None:
 
 
 def refined_search(
-    model: NeighborEstimator,
-    table: pd.DataFrame,
-    vectors: Tensor,
-    k: int,
-    ids: Any,
-    groups: Any,
-    by: Refinement,
+    model: NeighborEstimator, table: pd.DataFrame, vectors: Tensor, k: int, who: Who, by: Refinement
 ) -> list[list[Hit]]:
     """At most ``k`` hits of each query, best first.
 
@@ -98,8 +92,7 @@ def refined_search(
         table: the queries' columns.
         vectors: their embeddings ``[n, d]``.
         k: >= 1.
-        ids: see :func:`vicinal.estimators.search.search_rows`, as for ``groups``.
-        groups: likewise.
+        who: their ids and groups, which a hit does not have.
         by: how.
     """
     by.check(model)
@@ -112,11 +105,9 @@ def refined_search(
         )
         if blank.all():
             return [[] for _ in blank]
-        some_ids, some_groups = (None if each is None else list(compress(each, ~blank)) for each in (ids, groups))
-        there = torch.from_numpy(~blank)
-        answers = iter(_shown(model, table[~blank], vectors[there], k, some_ids, some_groups, by))
-        return [[] if nothing else next(answers) for nothing in blank]
-    return _shown(model, table, vectors, k, ids, groups, by)
+    some = {name: None if each is None else each[~blank] for name, each in who.items()}
+    answers = iter(_shown(model, table[~blank], vectors[torch.from_numpy(~blank)], k, some, by))
+    return [[] if nothing else next(answers) for nothing in blank]
 
 
 def _blank(table: Any, kinds: Mapping[str, str]) -> NDArray[np.bool_]:
@@ -136,39 +127,32 @@ def _blank(table: Any, kinds: Mapping[str, str]) -> NDArray[np.bool_]:
 
 
 def _shown(
-    model: NeighborEstimator, table: pd.DataFrame, vectors: Tensor, k: int, ids: Any, groups: Any, by: Refinement
+    model: NeighborEstimator, table: pd.DataFrame, vectors: Tensor, k: int, who: Who, by: Refinement
 ) -> list[list[Hit]]:
     """The same for queries that say something."""
     if by.precision is None:
-        return _ordered(model, table, vectors, k, by, ids, groups)
-    hits = _ordered(model, table, vectors, max(k, _VOTES), by, ids, groups)
-    least, identity = _threshold(model, k, by), model.identity_of(len(vectors), ids, groups)
+        return _ordered(model, table, vectors, k, who, by)
+    hits, least = _ordered(model, table, vectors, max(k, _VOTES), who, by), _threshold(model, k, by)
     return [
         [hit for hit, chance in zip(some[:k], chances, strict=False) if chance >= least]
-        for some, chances in zip(hits, _chances(model, vectors, identity, hits), strict=True)
+        for some, chances in zip(hits, _chances(model, vectors, who, hits), strict=True)
     ]
 
 
 def _ordered(
-    model: NeighborEstimator,
-    table: pd.DataFrame,
-    vectors: Tensor,
-    k: int,
-    by: Refinement,
-    ids: Any = None,
-    groups: Any = None,
+    model: NeighborEstimator, table: pd.DataFrame, vectors: Tensor, k: int, who: Who, by: Refinement
 ) -> list[list[Hit]]:
     """The same without a cut."""
     depth = max(k, by.calls) if by.rerank is not None else k
     codes = model.bank_.store.group_codes
-    largest = 1 if codes is None or groups is None else int(torch.unique(codes, return_counts=True)[1].max())
+    largest = 1 if codes is None or who["groups"] is None else int(torch.unique(codes, return_counts=True)[1].max())
     most = min(2 * depth + 20, len(model.bank_) - largest) if by.words else depth  # a group finds no row of it
-    hits: list[list[Hit]] = search_rows(model, vectors, max(depth, most), ids, groups)
+    hits: list[list[Hit]] = search_rows(model, vectors, max(depth, most), **who)
     if not by.words and by.rerank is None:
         return hits
     texts = joined_texts(table, text_columns(model))
     if by.words:
-        hits = _with_words(model, texts, hits, depth, ids, groups)
+        hits = _with_words(model, texts, hits, depth, who)
     return hits if by.rerank is None else [some[:k] for some in _reranked(by, texts, hits)]
 
 
@@ -207,13 +191,12 @@ def _words(model: NeighborEstimator) -> _Words:
 
 
 def _with_words(
-    model: NeighborEstimator, texts: Sequence[str], hits: list[list[Hit]], depth: int, ids: Any, groups: Any
+    model: NeighborEstimator, texts: Sequence[str], hits: list[list[Hit]], depth: int, who: Who
 ) -> list[list[Hit]]:
     """The fusion of hits by vectors and by words; scores are sums of reciprocal ranks."""
-    bank, identity = model.bank_, model.identity_of(len(texts), ids, groups)
-    themselves = None if identity["ids"] is None else bank.store.positions(identity["ids"])
-    codes, most = bank.codes_of(identity["groups"]), min(len(bank), 2 * depth + 20)
-    words = _words(model).search(texts, most, themselves)
+    bank = model.bank_
+    codes, most = bank.codes_of(who["groups"]), min(len(bank), 2 * depth + 20)
+    words = _words(model).search(texts, most, bank.keys_of(who["ids"]))
     if codes is not None and bank.store.group_codes is not None:  # nor rows of the query's group
         same = bank.store.group_codes[words.ids.clamp(min=0)] == codes[:, None]
         words = Hits(words.ids.masked_fill(same, -1), words.scores)
@@ -258,9 +241,7 @@ def _same(one: Tensor, other: Tensor, *, several: bool) -> Tensor:
 
 
 @torch.no_grad()
-def _chances(
-    model: NeighborEstimator, vectors: Tensor, identity: Mapping[str, Any], hits: Sequence[Sequence[Hit]]
-) -> list[list[float]]:
+def _chances(model: NeighborEstimator, vectors: Tensor, who: Who, hits: Sequence[Sequence[Hit]]) -> list[list[float]]:
     """How likely each hit of each query is right.
 
     That is the predicted probability of its class; of a model that predicts none, the share of hits of its class.
@@ -268,7 +249,7 @@ def _chances(
     if not hasattr(model, "predict"):
         labels = _labels_of(model, hits)
         return [_same(one[:, None], one[None], several=one.ndim == 2).double().mean(1).tolist() for one in labels]
-    shares = model.fitted_.in_label_units(model.fitted_.answer(vectors, identity)).double().clamp(0, 1)
+    shares = model.fitted_.in_label_units(model.fitted_.answer(vectors, who)).double().clamp(0, 1)
     classes = [model.fitted_.codec.as_predicted(labels) for labels in _labels_of(model, hits)]
     return [(one * each).amax(1).tolist() if len(each) else [] for one, each in zip(shares, classes, strict=True)]
 
@@ -286,9 +267,9 @@ def _threshold(model: NeighborEstimator, k: int, by: Refinement) -> float:
             f"precision: expected at least {count} rows held out, as a promise of {by.precision:g} needs, got "
             f"{len(judges)}; fit on more rows, or ask for less"
         )
-    vectors, who = judges.vectors.double(), (judges.ids, judges.groups)
-    hits = _ordered(model, judges.rows, vectors, max(k, _VOTES), replace(by, precision=None), *who)
-    chances = _chances(model, vectors, model.identity_of(len(judges), *who), hits)
+    vectors, who = judges.vectors.double(), model.identity_of(len(judges), judges.ids, judges.groups)
+    hits = _ordered(model, judges.rows, vectors, max(k, _VOTES), who, by)
+    chances = _chances(model, vectors, who, hits)
     draw, pairs = np.random.default_rng(0), []
     for truth, some, labels in zip(judges.labels, chances, _labels_of(model, hits), strict=True):
         if some:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -114,12 +115,7 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
 
 
 def read_model(
-    folder: str | Path,
-    classes: Mapping[str, type[NeighborEstimator]],
-    *,
-    index: str | None = None,
-    encoders: Mapping[str, str] | None = None,
-    verify: bool = False,
+    folder: str | Path, classes: Mapping[str, type[NeighborEstimator]], opening: OpenSettings, *, verify: bool
 ) -> NeighborEstimator:
     """The estimator saved in ``folder``, of the class of its task: see :func:`vicinal.estimators.load_model`."""
     folder = local_path("model", folder)
@@ -128,8 +124,8 @@ def read_model(
             f"model: expected a model folder, got the file {short_text(folder, ECHO)}; the model comes first and the "
             "table second, as in: vicinal predict MODEL DATA"
         )
-    known = classes, index, encoders
-    model, sums = read_whole(folder, lambda place: _with_changes(_load(place, *known, verify=verify), place))
+    load = partial(_load, classes=classes, opening=opening, verify=verify)
+    model, sums = read_whole(folder, lambda place: _with_changes(load(place), place))
     if model.index is not None and _in_database(model.index):  # opened when it is asked for, and compared then
         _attach_index(model, SavedNear(model.index, folder, sums))
     return model
@@ -166,12 +162,7 @@ def _in_database(index: str) -> bool:
 
 
 def _load(
-    folder: Path,
-    classes: Mapping[str, type[NeighborEstimator]],
-    index: str | None,
-    encoders: Mapping[str, str] | None,
-    *,
-    verify: bool,
+    folder: Path, classes: Mapping[str, type[NeighborEstimator]], opening: OpenSettings, *, verify: bool
 ) -> NeighborEstimator:
     if not folder.is_dir():
         raise ValueError(f"model: expected a model folder, got {short_text(folder, ECHO)}, which is not there")
@@ -179,12 +170,9 @@ def _load(
     check_sums(folder, (CONFIG,), largest=LARGEST_SETTINGS)
     check_sums(folder, (MODEL,))
     saved = read_settings(folder / CONFIG, SavedConfig, "a vicinal model", newest=VERSION, oldest=VERSION)
-    config = with_allowed_encoders(saved, encoders)
-    parameters = config.parameters.model_dump()
-    parameters |= {
-        "hidden": tuple(config.parameters.hidden),
-        "index": allowed_index(config.parameters.index, index),
-    }
+    config = with_allowed_encoders(saved, opening.get("encoders"))
+    index = allowed_index(config.parameters.index, opening.get("index"))
+    parameters = config.parameters.model_dump() | {"hidden": tuple(config.parameters.hidden), "index": index}
     check_readout(parameters, classes=bool(config.classes))
     known = classes[config.task]().get_params(deep=False)
     model = classes[config.task](**{name: value for name, value in parameters.items() if name in known})

@@ -83,8 +83,6 @@ class TunedEstimator(NeighborEstimator):
                 count, ids = len(x), np.arange(len(x)) if ids is None else ids
                 weights, (x, y, ids, groups, left) = with_weight(weights, x, y, ids, groups, np.arange(count))
                 validation = positions_left(validation, left, count)
-                if (weights != weights[0]).any():
-                    self._check_weighted()
             plan = read_plan(self.plan)
             tune = settings_of(self)["tune"]
             if tune != "auto" and plan is not None and plan.tune != tune:

@@ -10,9 +10,9 @@ from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import Log
 from vicinal.core.seeding import seeded
 from vicinal.estimators.bank import Bank
-from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.banked import CELLS, BankedEstimator, load_model
 from vicinal.estimators.calibrating import calibrating_rows
-from vicinal.estimators.compression import PLAIN, Cut, compressed, fewer_rows
+from vicinal.estimators.compression import Cut, compressed, fewer_rows
 from vicinal.estimators.fitted import weighted_mean
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.learner import EmbeddingLearner
@@ -136,7 +136,7 @@ def _seconds(model: BankedEstimator, bank: Bank) -> float:
     at = spread(len(bank), TIMED)
     rows = bank.store.rows_at(at)
     queries = EmbeddedRows(rows, bank.store.vectors_at(at))
-    whole = set(model.kinds_.values()) <= set(PLAIN) and hasattr(model, "feature_names_in_")
+    whole = set(model.kinds_.values()) <= set(CELLS) and hasattr(model, "feature_names_in_")
     with unwarned(IdentityWarning):
         if isinstance(model, EmbeddingLearner):
             k = min(10, len(model.bank_))

@@ -177,7 +177,7 @@ class Searcher:
         """Search for bank rows, without themselves."""
         rows, who = rows_of(self.model, ids)
         by = Refinement(**self.by)
-        hits = refined_search(self.model, rows.frame, rows.vectors, self.k, who["ids"], None, by)
+        hits = refined_search(self.model, rows.frame, rows.vectors, self.k, who | {"groups": None}, by)
         return Searched(list(ids), self._promised(hits))
 
     def _hits(self, queries: Any, ids: Any = None) -> list[list[Hit]]:
