@@ -87,7 +87,27 @@ def make_criterion(settings: dict[str, Any], codec: LabelCodec, *, by_row: bool 
     if isinstance(loss, ClassLoss):
         return OfProbabilities(copy.deepcopy(loss))
     ends = codec.label_ends()
-    return loss if ends is None else InLabelUnits(copy.deepcopy(loss), *ends)
+    if ends is None:
+        return loss
+    _check_on_labels(settings["loss"], InLabelUnits(copy.deepcopy(loss), *ends))
+    return InLabelUnits(copy.deepcopy(loss), *ends)
+
+
+def _check_on_labels(given: Any, loss: InLabelUnits) -> None:
+    """Raise ValueError if a loss is infinite, or flat, all over the labels, so that nothing can be learned by it."""
+    low, high = (torch.as_tensor(end, dtype=torch.float32) for end in (loss.low, loss.high))
+    at = torch.cartesian_prod(*[torch.tensor([0.01, 0.5, 0.99])] * 2)  # just inside: a loss may end at the ends
+    prediction, labels = (each.reshape(-1, *[1] * low.ndim).expand(-1, *low.shape).clone() for each in at.T)
+    value = loss(prediction.requires_grad_(), labels).sum()
+    if not value.requires_grad:
+        return
+    slope = torch.autograd.grad(value, prediction)[0]
+    where = f"on labels from {float(low.min()):g} to {float(high.max()):g}"
+    advice = "shift and scale its curve to where the labels lie, as matching:sinh(shift=20, scale=0.1) does"
+    if not bool(value.isfinite() & slope.isfinite().all()):
+        raise ValueError(f"loss: expected finite values {where}, got infinite ones of {short(given)}; {advice}")
+    if not bool(slope.any()):
+        raise ValueError(f"loss: expected one that changes {where}, got {short(given)}, which is flat there; {advice}")
 
 
 def _by_row(loss: nn.Module) -> nn.Module:
