@@ -17,7 +17,8 @@ from vicinal.settings import MatchSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vicinal.workflows.match import Log, MatchJob, MatchOutcome
+    from vicinal.core.progress import Log
+    from vicinal.workflows.match import MatchJob, MatchOutcome
 
 MATCHING: o.Options = {
     "pairs": o.option(
@@ -142,7 +143,8 @@ def _run(context: typer.Context, *tables: str) -> None:
         tuple(options["drop"] or ()),
         check_choice("--clusters", options["clusters"], CLUSTERS),
     )
-    log, command = o.log_of(options), said_again(context)
+    command = re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1PASSWORD@", shlex.join(["vicinal", *context.obj]))
+    log = o.log_of(options)
     if options["review"]:
         _review(job, folder, command, log, options)
         return
@@ -205,24 +207,6 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
     if reviewer.count:
         output.print(f"{counted(reviewer.count, 'pair')} labelled in {folder / 'answered.csv'}; to match with them:")
         output.print(f"        {command}")
-
-
-def said_again(context: typer.Context) -> str:
-    """The command as it was given, for a shell, but for a password in an address."""
-    words = ["vicinal", str(context.command.name)]
-    for parameter in context.command.params:
-        value = context.params.get(str(parameter.name))
-        source = context.get_parameter_source(str(parameter.name))
-        if source is None or source.name != "COMMANDLINE":
-            continue
-        if parameter.param_type_name == "argument":
-            words.append(str(value))
-        elif isinstance(value, bool):
-            words.append((parameter.opts if value else parameter.secondary_opts)[-1])
-        else:
-            for each in value if isinstance(value, list | tuple) else [value]:
-                words += [parameter.opts[-1], re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1PASSWORD@", str(each))]
-    return shlex.join(words)
 
 
 def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:

@@ -451,12 +451,8 @@ class RowMatcher(MatchSettings, MatchAnswers, BaseEstimator):  # type: ignore[mi
     def save(self, folder: str | Path) -> None:
         """Write the matcher as a folder, whole or not at all: JSON, safetensors and parquet, no pickle."""
         with staged_folder(Path(folder), "matcher") as stage:
-            self.write(stage)
+            write_matcher(stage, self)
         self.journal_ = MatchJournal(Path(folder))
-
-    def write(self, stage: Path) -> None:
-        """Write the files of the matcher into an empty folder."""
-        write_matcher(stage, self)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:

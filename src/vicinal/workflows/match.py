@@ -1,7 +1,7 @@
 """``vicinal match`` and ``vicinal dedupe``: two tables go in, or one; links, a report and a matcher come out."""
 
 import json
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sklearn.base import clone
 from vicinal.core import check_choice, counted, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
+from vicinal.core.progress import Log
 from vicinal.data import TableForm, read_cells, read_table, write_table
 from vicinal.data.same_columns import same_columns, with_sources
 from vicinal.data.sources import root_of, table_name
@@ -22,6 +23,7 @@ from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.linking import pairs_within
 from vicinal.estimators.match_answers import DEPTHS
 from vicinal.estimators.match_clusters import with_new
+from vicinal.estimators.match_files import write_matcher
 from vicinal.estimators.matching import RowMatcher
 from vicinal.linkage.compared import ComparedPair
 from vicinal.report.match import MatchRecord, write_match_page
@@ -29,8 +31,6 @@ from vicinal.version import __version__
 from vicinal.workflows.opening import made_with
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
-
-Log = Callable[[str], None]
 
 LINKS, LINKED, REVIEW = "links.parquet", "links.csv", "review.csv"
 ANSWERED, REPORT = "answered.csv", "report.html"
@@ -116,7 +116,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         matcher.close()
         if out is not None:
             with staged_folder(out, "matcher") as stage:
-                matcher.write(stage)
+                write_matcher(stage, matcher)
                 links.to_parquet(stage / LINKS, index=False)
                 write_table(_with_cells(matcher, links), stage / LINKED)
                 to_label = _with_cells(matcher, review)
@@ -347,10 +347,7 @@ def _record(
     learned = matcher.learned_ is not None
     held_out = matcher.validation_ if learned else pd.DataFrame({"probability": [], "match": []})
     scored, threshold = matcher.scored_candidates(), matcher.threshold_
-    sizes: dict[int, int] = {}
-    if clusters is not None:
-        members = np.bincount(clusters[0]["cluster"].to_numpy())
-        sizes = {int(size): int((members == size).sum()) for size in np.unique(members)}
+    inside, against = clusters or (pd.DataFrame({"cluster": []}, dtype=int), pd.DataFrame())
     names = [table_name(path) for path in (job.left, job.right) if path is not None]
     return MatchRecord(
         name=" and ".join(names),
@@ -367,15 +364,13 @@ def _record(
         sure=_shown(matcher, _spread(_unlabelled(matcher, links))),
         doubtful=_shown(matcher, review.head(TO_LABEL)),
         notes=list(matcher.notes_),
-        clusters=sizes,
-        contradictions=[]
-        if clusters is None
-        else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
+        clusters=Counter(inside["cluster"].value_counts().tolist()),
+        contradictions=against.head(50).astype(str).to_numpy().tolist(),
         expected=_expected(links, scored, threshold) if learned or matcher.linkage_.has_sign else {},
         reached=matcher.estimated_recall(),
         weights=[*matcher.match_weights().itertuples(index=False, name=None)],
         scored=scored["probability"].to_numpy(),
-        weakest=[] if clusters is None else _weakest(matcher, clusters[0]),
+        weakest=_weakest(matcher, inside),
         versions=made_with(),
     )
 
