@@ -361,7 +361,7 @@ def _record(
         threshold=threshold,
         scores={name: matcher.scores_[name] for name in ("precision", "recall", "f1") if name in matcher.scores_},
         promised=matcher.precision,
-        sure=_shown(matcher, _spread(_unlabelled(matcher, links))),
+        sure=_shown(matcher, _drawn(matcher, links)),
         doubtful=_shown(matcher, review.head(TO_LABEL)),
         notes=list(matcher.notes_),
         clusters=Counter(inside["cluster"].value_counts().tolist()),
@@ -403,19 +403,14 @@ def _weakest(matcher: RowMatcher, clusters: pd.DataFrame) -> list[tuple[str, str
     return list(zip(*columns, strict=True))
 
 
-def _unlabelled(matcher: RowMatcher, links: pd.DataFrame) -> pd.DataFrame:
-    """Links that nobody labelled."""
+def _drawn(matcher: RowMatcher, links: pd.DataFrame) -> pd.DataFrame:
+    """Some links that nobody labelled, evenly from the surest to the least sure."""
     sides = (matcher.tables_.left, "left"), (matcher.tables_.right, "right")
     ids = [table.ids[matcher.labels_[side].to_numpy(np.int64)].tolist() for table, side in sides]
     known = set(zip(*ids, strict=True))
     rows = zip(links["left"].tolist(), links["right"].tolist(), strict=True)
-    return links[[pair not in known for pair in rows]] if known else links
-
-
-def _spread(links: pd.DataFrame) -> pd.DataFrame:
-    """Some links, evenly from the surest to the least sure."""
-    places = np.linspace(0, max(0, len(links) - 1), min(_SHOWN, len(links)))
-    return links.iloc[np.unique(places.astype(np.int64))]
+    fresh = np.flatnonzero([pair not in known for pair in rows])
+    return links.iloc[fresh[np.unique(np.linspace(0, len(fresh) - 1, min(_SHOWN, len(fresh))).astype(np.int64))]]
 
 
 def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ComparedPair]:
