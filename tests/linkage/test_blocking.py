@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vicinal.linkage import block_rules, blocking
+from vicinal.linkage import block_keys, block_rules, blocking
 from vicinal.linkage.block_keys import Cells, Part, PartsRule, TokensRule, grams_of, parts_of, text_hashes, words_of
 from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.blocking import BlockedPairs, BlockIndex, block_index
@@ -210,7 +210,9 @@ def test_halves_of_a_column():
     assert Part("a", "end", 3).texts(["abcdef", "ab"]) == ["def", "ab"]
 
 
-def test_words_and_letters_of_texts():
+@pytest.mark.parametrize("few", [0, 100])
+def test_words_and_letters_of_texts(few, monkeypatch):
+    monkeypatch.setattr(block_keys, "_FEW", few)
     values = ["red, red lamp", "", "--", "Straße 5b_½—Ж漢"]
     words = words_of(values)
     ends = words.ends.tolist()

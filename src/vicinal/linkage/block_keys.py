@@ -1,8 +1,6 @@
 """What rows have in common if they are to be compared: parts of cells, rare words and pairs of them, as hashes."""
 
 import re
-from array import array
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -11,6 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from vicinal.linkage.columns import CodedColumn, Ids
 
@@ -24,6 +24,9 @@ GRAM = 4
 
 _LONGEST, _SHORTEST, _LEAST = 40, 4, 3
 """Letters of the median cell of a column whose halves are parts, at the most and at the least; and of a half."""
+
+_FEW = 100
+"""Texts up to which words are looked for without Arrow."""
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -107,12 +110,15 @@ class Tokens:
 
 def words_of(values: Sequence[str]) -> Tokens:
     """Runs of letters and digits."""
-    ends, ids, places = array("q", [0]), array("q"), defaultdict[str, int]()
-    places.default_factory = places.__len__
-    for value in values:
-        ids.extend(map(places.__getitem__, _WORD.findall(value)))
-        ends.append(len(ids))
-    return Tokens(np.asarray(ends), np.asarray(ids), text_hashes([*places]))
+    if len(values) <= _FEW:  # Arrow takes 2 ms to read the expression
+        lists = pa.array([_WORD.findall(value) for value in values], pa.large_list(pa.large_string()))
+    else:
+        texts = pc.replace_substring_regex(pa.array(values, pa.large_string()), r"[^\pL\pN]+", " ")
+        lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts))
+    words = lists.flatten().dictionary_encode()
+    hashes = text_hashes(words.dictionary.to_pylist())
+    hashes[pc.equal(words.dictionary, "").to_numpy(zero_copy_only=False)] = _NOTHING
+    return Tokens(np.asarray(lists.offsets), np.asarray(words.indices), hashes)
 
 
 def grams_of(values: Sequence[str]) -> Tokens:
@@ -220,7 +226,7 @@ class TokensRule:
         distinct, place = np.unique(np.concatenate(hashes), return_inverse=True)
         left, right = (np.bincount(place, each, len(distinct)) for each in np.concatenate(counts).T)
         products = left * (right - single)
-        usable = np.flatnonzero(products > 0)
+        usable = np.flatnonzero((products > 0) & (distinct != _NOTHING))
         order = np.empty(len(usable), dtype=np.int32)
         order[np.lexsort((distinct[usable], products[usable]))] = np.arange(len(usable))
         return cls(kind, tuple(names), distinct[usable], order)
