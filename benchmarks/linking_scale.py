@@ -41,7 +41,7 @@ from vicinal.core.identity import spelled
 from vicinal.data.spelling import GAPS
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.block_recall import estimated_recall
-from vicinal.linkage.blocking import blocked_pairs
+from vicinal.linkage.blocking import block_index
 from vicinal.linkage.columns import CodedColumn
 from vicinal.metrics import link_quality
 
@@ -235,7 +235,9 @@ def candidates(folder: Path) -> dict[str, float]:
     clock.step("reading")
     columns = coded(left, right)
     clock.step("cleaning")
-    index, every = blocked_pairs(columns, single=False, most=MOST * len(left))
+    cells = Cells(columns)
+    index = block_index(cells, single=False, most=MOST * len(left))
+    every = index.candidates(cells)
     clock.step("candidates")
     strongest = every.strongest(EACH)
     clock.step("strongest")
@@ -245,9 +247,7 @@ def candidates(folder: Path) -> dict[str, float]:
     values = clock.values
     values |= {"pairs": len(matches), "recall": matches.sum() / len(truth), "strongest pairs": len(strongest.pairs)}
     values["their recall"] = among(strongest.pairs, truth).sum() / len(truth)
-    values["estimated recall"] = estimated_recall(
-        Cells(columns), index.rules, every.pairs, every.bits, matches.astype(float)
-    )
+    values["estimated recall"] = estimated_recall(cells, index.rules, every.pairs, every.bits, matches.astype(float))
     values |= {"rules": len(index.rules), "largest block": index.largest}
     values["index, MiB"] = index.nbytes / 2**20
     return values

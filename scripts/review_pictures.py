@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from matching_rows import read  # noqa: E402
 
+from vicinal.estimators import RowMatcher  # noqa: E402
 from vicinal.serve import ReviewPage  # noqa: E402
 from vicinal.workflows import Reviewer  # noqa: E402
 from vicinal.workflows.match import MatchJob  # noqa: E402
@@ -38,7 +39,7 @@ def main() -> None:
         files = [Path(place) / f"{name}.csv" for name in ("abt", "buy")]
         for table, file in zip((left, right), files, strict=True):
             table.to_csv(file, index=False)
-        job = MatchJob(*files, None, "id", "id", parameters={"encoders": {"text": "none"}})
+        job = MatchJob(*files, matcher=RowMatcher("id", "id", encoders={"text": "none"}))
         reviewer = Reviewer(job, Path(place) / "match", "vicinal match abt.csv buy.csv --review")
         page = ReviewPage(reviewer)
         reviewer.match()

@@ -231,3 +231,39 @@ class ClickSettings:
     )
     sweeps: int = setting(10, limits=Limits())
     n_neighbors: int = setting(50, "Known items that a new one is a mean of, at most.", Limits())
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MatchSettings:
+    """How rows are matched; see :class:`vicinal.estimators.RowMatcher`."""
+
+    n_candidates: int = setting(10, "Rows that each row is compared with; see the report.", Limits(1, 10_000))
+    links: str = setting(
+        "one-to-one", "one-to-one, one-to-many (several right rows of a left one), 1:3 (three at most) or many-to-many."
+    )
+    precision: float | None = setting(
+        None,
+        "Share of links that must be right, at 95 % confidence by labelled pairs, each held out once; default: the "
+        "threshold of best F1.",
+        Limits(0, 1, closed=False),
+    )
+    encoders: Mapping[str, str] | None = None
+    tune: str = setting(
+        "none",
+        "What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, last-N, lora, "
+        "all, or auto (what --minutes have time for); it is used if pairs held out are told better.",
+    )
+    minutes: float = setting(10.0, "Most minutes for --tune auto.", Limits(0, closed=False))
+    plan: Any = None
+    validation_fraction: float = setting(
+        0.25, "Share of the labelled pairs that choose the threshold.", Limits(0, 1, closed=False)
+    )
+    index: str = setting(
+        "exact",
+        "What searches the vectors, for this run: exact, faiss:IVF1024,Flat, milvus:./rows.db or "
+        "milvus:http://host:19530.",
+        metavar="NAME",
+    )
+    root: str | Path | tuple[str | Path | None, str | Path | None] | None = None
+    cache_dir: str | Path | None = None
+    random_state: int = setting(0, limits=Limits(0))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -127,10 +128,17 @@ def test_labels_that_are_filled_into_the_review_are_taken_up(shops, capsys, tmp_
 
 
 def test_without_pairs_it_says_that_no_label_has_checked(shops, capsys, tmp_path):
+    pd.read_csv(shops / "a.csv", dtype=str).assign(**{"db://me:secret@host/x": 1}).to_csv(
+        tmp_path / "a b.csv", index=False
+    )
+    given = command(shops, tmp_path / "m", "--drop", "db://me:secret@host/x")
+    given[1] = str(tmp_path / "a b.csv")
     capsys.readouterr()
-    assert run(command(shops, tmp_path / "m")) == 0
+    assert run(given) == 0
     said = capsys.readouterr().out
     assert "No labels: these are estimates." in said
+    again = shlex.split(said.rpartition("run again:")[2])
+    assert again == ["vicinal", *given[:-1], "db://me:PASSWORD@host/x"]
     assert "labeled pairs used" not in said
     links = pd.read_parquet(tmp_path / "m" / "links.parquet")
     assert (links["left"].str[1:] == links["right"].str[2:]).mean() > 0.9

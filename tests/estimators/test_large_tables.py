@@ -243,7 +243,7 @@ def test_a_killed_run_goes_on_with_its_candidates_and_levels(monkeypatch, tmp_pa
     left, right = tables(text=True)
     for name, table in (("a", left), ("b", right)):
         table.to_csv(tmp_path / f"{name}.csv", index=False)
-    job = MatchJob(tmp_path / "a.csv", tmp_path / "b.csv", None, None, None)
+    job = MatchJob(tmp_path / "a.csv", tmp_path / "b.csv")
     whole = match_tables_of(job, tmp_path / "whole").links
     with monkeypatch.context() as patch:
         patch.setattr(match_linkage.Linkage, "_take", stop)
@@ -252,7 +252,7 @@ def test_a_killed_run_goes_on_with_its_candidates_and_levels(monkeypatch, tmp_pa
     compared = match_linkage.Linkage.compared
     sizes = []
     with monkeypatch.context() as patch:
-        patch.setattr(match_tables, "blocked_pairs", stop)
+        patch.setattr(match_tables, "block_index", stop)
         patch.setattr(
             match_linkage.Linkage, "compared", lambda *parts: sizes.append(len(parts[-1])) or compared(*parts)
         )

@@ -502,7 +502,7 @@ def edited(folder, change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda config: config.update(version=9), "expected format version 6, got 9"),
+        (lambda config: config.update(version=9), "expected format version 7, got 9"),
         (lambda config: config.update(rows=[5, 5]), "expected"),
         (lambda config: config.update(texts=["name", "other"]), "expected"),
         (lambda config: config.update(threshold=2.0), "expected valid settings"),

@@ -33,20 +33,25 @@ def test_trees_of_lightgbm_as_arrays_say_the_same(depth, tmp_path):
         "use_missing": False,
     }
     booster = lightgbm.train(settings, lightgbm.Dataset(features, targets), 20)
-    scorer = BoostedPairs.of_lightgbm(booster)
+    scorer = BoostedPairs(booster.model_to_string(), 5)
     fresh = features_of(400, 1)
     np.testing.assert_allclose(scorer.log_odds(fresh), booster.predict(fresh, raw_score=True), atol=1e-6)
     np.testing.assert_allclose(scorer.chances(fresh), booster.predict(fresh), atol=1e-6)
     scorer.save(tmp_path / "trees")
     again = BoostedPairs.load(tmp_path / "trees", 5)
     np.testing.assert_array_equal(again.log_odds(fresh), scorer.log_odds(fresh))
+    with pytest.raises(ValueError, match=r"^trees: expected max_feature_idx=5, got 4"):
+        BoostedPairs.load(tmp_path / "trees", 6)
+    (tmp_path / "trees").write_bytes(b"\xfftree")
+    with pytest.raises(ValueError, match=r"^trees: expected the text of a LightGBM model"):
+        BoostedPairs.load(tmp_path / "trees", 5)
 
 
 def test_a_booster_that_learned_nothing():
     booster = lightgbm.train(
         {"objective": "cross_entropy", "verbosity": -1}, lightgbm.Dataset(features_of(30), np.full(30, 0.3)), 3
     )
-    np.testing.assert_allclose(BoostedPairs.of_lightgbm(booster).chances(features_of(4)), 0.3, atol=1e-6)
+    np.testing.assert_allclose(BoostedPairs(booster.model_to_string(), 5).chances(features_of(4)), 0.3, atol=1e-6)
 
 
 def test_the_linear_model_solves_the_equations_of_soft_labels():

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from PIL import Image
 
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, RowMatcher, load_model
 from vicinal.workflows import Explorer, Reviewer
 from vicinal.workflows.match import MatchJob, read_answers
 
@@ -323,8 +323,8 @@ def test_pairs_are_labelled_by_keyboard(browser, tmp_path):
     pd.DataFrame({"id": range(40), "name": names}).to_csv(tmp_path / "a.csv", index=False)
     right = pd.DataFrame({"id": range(40), "name": [f"{name} new" for name in names], "note": PLANTED})
     right.to_csv(tmp_path / "b.csv", index=False)
-    settings = {"encoders": {"text": "none"}}
-    job = MatchJob(tmp_path / "a.csv", tmp_path / "b.csv", None, "id", "id", parameters=settings)
+    matcher = RowMatcher("id", "id", encoders={"text": "none"})
+    job = MatchJob(tmp_path / "a.csv", tmp_path / "b.csv", matcher=matcher)
     reviewer = Reviewer(job, tmp_path / "m", "vicinal match a.csv b.csv --review")
     page = ReviewPage(reviewer)
     count = len(reviewer.match().record.doubtful)

@@ -21,6 +21,7 @@ from PIL import Image
 
 from vicinal.calibration import stratified_share
 from vicinal.cli import run
+from vicinal.estimators import RowMatcher
 from vicinal.linkage.compared import CellComparison
 from vicinal.report.pairs import pair_html
 from vicinal.workflows import Reviewer
@@ -42,7 +43,7 @@ def shops(tmp_path_factory):
 
 
 def job(shops):
-    return MatchJob(shops / "a.csv", shops / "b.csv", None, "id", "id", parameters={"encoders": {"text": "none"}})
+    return MatchJob(shops / "a.csv", shops / "b.csv", matcher=RowMatcher("id", "id", encoders={"text": "none"}))
 
 
 @pytest.fixture(scope="module")
@@ -367,8 +368,8 @@ def test_what_the_report_says_of_one_table_follows_from_its_probabilities(tmp_pa
     one, other = np.triu_indices(30, 1)
     pairs = pd.DataFrame({"left": one, "right": other, "match": (one // 3 == other // 3).astype(int)})
     pairs[(pairs["match"] == 1) | (rng.random(len(pairs)) < 0.1)].to_csv(tmp_path / "pairs.csv", index=False)
-    settings = {"encoders": {"text": "none"}}
-    found = match_tables(MatchJob(tmp_path / "all.csv", None, tmp_path / "pairs.csv", "id", "id", parameters=settings))
+    matcher = RowMatcher("id", "id", encoders={"text": "none"})
+    found = match_tables(MatchJob(tmp_path / "all.csv", None, tmp_path / "pairs.csv", matcher))
     every = found.matcher.scored_candidates()["probability"].sum() + 16  # equal rows are no candidates
     right = found.links["probability"].sum()
     assert found.record.expected == pytest.approx(

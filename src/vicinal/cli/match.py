@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,11 +12,13 @@ from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows
+from vicinal.settings import MatchSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vicinal.workflows.match import Log, MatchJob, MatchOutcome
+    from vicinal.core.progress import Log
+    from vicinal.workflows.match import MatchJob, MatchOutcome
 
 MATCHING: o.Options = {
     "pairs": o.option(
@@ -24,31 +27,17 @@ MATCHING: o.Options = {
         metavar="FILE",
     ),
     **{name: o.TABLE[name] for name in ("use", "drop", "root")},
-    "precision": o.option(
-        float | None,
-        "Share of links that must be right, at 95 % confidence by labelled pairs, each held out once; "
-        "default: the threshold of best F1.",
-    ),
-    "candidates": o.option(int, "Rows that each row is compared with; see the report.", o.LEARN, default=10),
-    "tune": o.option(
-        str,
-        "What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, "
-        "last-N, lora, all, or auto (what --minutes have time for); it is used if pairs held out are told better.",
+    **o.of_settings(MatchSettings, None, "precision"),
+    **o.of_settings(
+        MatchSettings,
         o.LEARN,
-        default="none",
+        *("n_candidates", "tune", "validation_fraction"),
+        options={"n_candidates": "--candidates", "validation_fraction": "--validation"},
     ),
-    "minutes": o.option(float, "Most minutes for --tune auto.", o.TRAIN, default=10.0),
+    **o.of_settings(MatchSettings, o.TRAIN, "minutes"),
     "plan": o.FIT["plan"],
     **{name: o.TRAINING[name] for name in ("encoder", "seed")},
-    "validation": o.option(float, "Share of the labelled pairs that choose the threshold.", o.LEARN, default=0.25),
-    "index": o.option(
-        str,
-        "What searches the vectors, for this run: exact, faiss:IVF1024,Flat, milvus:./rows.db or "
-        "milvus:http://host:19530.",
-        o.ALSO,
-        default="exact",
-        metavar="NAME",
-    ),
+    **o.of_settings(MatchSettings, o.ALSO, "index"),
     "out": o.option(o.Name, "Folder to write.", metavar="FOLDER"),
     "review": o.option(
         bool,
@@ -73,7 +62,7 @@ MATCHING: o.Options = {
 
 
 @app.command(epilog="Example: vicinal match shop_a.csv shop_b.csv --pairs labelled.csv --id-left asin --id-right sku")
-@o.with_options(MATCHING)
+@o.with_options(o.of_settings(MatchSettings, None, "links"), MATCHING)
 def match(
     context: typer.Context,
     left: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="LEFT")],
@@ -83,12 +72,6 @@ def match(
         str | None, typer.Option(help="Column of ids of the left table; default: id, or the numbers of the rows.")
     ] = None,
     id_right: Annotated[str | None, typer.Option(help="The same of the right table.")] = None,
-    links: Annotated[
-        str,
-        typer.Option(
-            help="one-to-one, one-to-many (several right rows of a left one), 1:3 (three at most) or many-to-many."
-        ),
-    ] = "one-to-one",
     to: Annotated[str, typer.Option(help="Table that the rows of --add belong to: left or right.")] = "left",
     **_: Any,
 ) -> None:
@@ -131,6 +114,7 @@ def _run(context: typer.Context, *tables: str) -> None:
     from vicinal.core.checks import local_path
     from vicinal.data import beside
     from vicinal.data.sources import table_name, table_sources
+    from vicinal.estimators import RowMatcher
     from vicinal.estimators.match_answers import CLUSTERS
     from vicinal.workflows import match_tables
     from vicinal.workflows.match import MatchJob
@@ -143,27 +127,24 @@ def _run(context: typer.Context, *tables: str) -> None:
     if options["add"] is not None:
         _add(folder, options)
         return
-    names = ("links", "precision", "tune", "minutes", "index")
+    settings = {
+        **{one.name: options[one.name] for one in fields(MatchSettings) if one.name in options},
+        "plan": o.plan_of(options["plan"]),
+        "encoders": o.parse_encoders(options["encoder"]) or None,
+        "root": o.root_of(options["root"]),
+        "random_state": options["seed"],
+    }
     job = MatchJob(
         sources[0],
         sources[1] if len(tables) == 2 else None,
         o.table_of(options["pairs"], name="--pairs"),
-        ids[0],
-        ids[1],
+        RowMatcher(*ids, **settings),
         tuple(options["use"]) if options["use"] else None,
         tuple(options["drop"] or ()),
-        o.root_of(options["root"]),
         check_choice("--clusters", options["clusters"], CLUSTERS),
-        {
-            **{name: options[name] for name in names},
-            "n_candidates": options["candidates"],
-            "plan": o.plan_of(options["plan"]),
-            "encoders": o.parse_encoders(options["encoder"]) or None,
-            "validation_fraction": options["validation"],
-            "random_state": options["seed"],
-        },
     )
-    log, command = o.log_of(options), said_again(context)
+    command = re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1PASSWORD@", shlex.join(["vicinal", *context.obj]))
+    log = o.log_of(options)
     if options["review"]:
         _review(job, folder, command, log, options)
         return
@@ -226,24 +207,6 @@ def _review(job: "MatchJob", folder: "Path", command: str, log: "Log", options: 
     if reviewer.count:
         output.print(f"{counted(reviewer.count, 'pair')} labelled in {folder / 'answered.csv'}; to match with them:")
         output.print(f"        {command}")
-
-
-def said_again(context: typer.Context) -> str:
-    """The command as it was given, for a shell, but for a password in an address."""
-    words = ["vicinal", str(context.command.name)]
-    for parameter in context.command.params:
-        value = context.params.get(str(parameter.name))
-        source = context.get_parameter_source(str(parameter.name))
-        if source is None or source.name != "COMMANDLINE":
-            continue
-        if parameter.param_type_name == "argument":
-            words.append(str(value))
-        elif isinstance(value, bool):
-            words.append((parameter.opts if value else parameter.secondary_opts)[-1])
-        else:
-            for each in value if isinstance(value, list | tuple) else [value]:
-                words += [parameter.opts[-1], re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1PASSWORD@", str(each))]
-    return shlex.join(words)
 
 
 def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:

@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
         with contextlib.nullcontext() if "--help" in arguments else _warnings_as_sentences():
-            result = program()(arguments, standalone_mode=False)
+            result = program()(arguments, standalone_mode=False, obj=arguments)
     except UsageError as wrong:
         return _end(_sentence(wrong))
     except (KeyboardInterrupt, typer.Abort):

@@ -150,6 +150,11 @@ class TreeSums:
                 total[to] += self._table[of].take(leaves[one])
         return total.T
 
+    def leaves_of(self, model: int, places: RowPlaces) -> np.ndarray[Any, Any]:
+        """The number of the leaf of each row in each tree of a model ``[trees, b]``."""
+        blocks = self._blocks(model, places.numbers.shape[1])
+        return np.concatenate([self._leaves(first, last, places) for first, last in blocks])
+
     def _blocks(self, model: int, rows: int) -> Iterator[tuple[int, int]]:
         """Trees that are looked at together."""
         first, last = self.models[model : model + 2].tolist()

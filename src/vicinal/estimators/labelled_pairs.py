@@ -130,6 +130,12 @@ class SameThings:
         self.shift = 0 if is_single else counts[0]
         self.of = connected(matches + np.array([0, self.shift]), counts[0] if is_single else sum(counts))
 
+    @classmethod
+    def by(cls, labels: pd.DataFrame, tables: MatchedTables) -> "SameThings":
+        """What labels of rows say."""
+        matches = tables.things(positions_of(labels[labels["match"] == 1]))
+        return cls(matches, tables.counts, is_single=tables.is_single)
+
     def are_same(self, at: Ids) -> Ids:
         """Whether each pair ``[n, 2]`` is of one thing by the labels."""
         return np.asarray(self.of[at[:, 0]] == self.of[at[:, 1] + self.shift])
@@ -144,12 +150,6 @@ class SameThings:
         follow = pd.DataFrame(at[across] - np.array([0, self.shift]), columns=["left", "right"])
         new = follow.merge(pd.DataFrame(known, columns=["left", "right"]), how="left", indicator=True)
         return positions_of(new[new["_merge"] == "left_only"])
-
-
-def same_things(tables: MatchedTables, labels: pd.DataFrame) -> SameThings:
-    """What the labels of rows say of pairs that nobody labelled."""
-    matches = tables.things(positions_of(labels[labels["match"] == 1]))
-    return SameThings(matches, tables.counts, is_single=tables.is_single)
 
 
 def closed_pairs(
@@ -173,7 +173,7 @@ def closed_pairs(
     pairs.insert(2, "match", labelled["match"].to_numpy())
     pairs = pairs[pairs["left"] != pairs["right"]] if tables.is_single else pairs
     pairs = pairs.sort_values("match", ascending=False, kind="stable").drop_duplicates(["left", "right"]).sort_index()
-    same = same_things(tables, labels)
+    same = SameThings.by(labels, tables)
     follow = _as_pairs(tables, same.pairs(positions_of(pairs[pairs["match"] == 1]), _CLOSED), 1)
     parts = [pairs, follow]
     if implicit:

@@ -12,7 +12,7 @@ from torch import Tensor
 from vicinal.core import check_choice, short
 from vicinal.core.checks import check_integer
 from vicinal.estimators.inputs import as_table
-from vicinal.estimators.labelled_pairs import pair_positions, positions_of, same_things
+from vicinal.estimators.labelled_pairs import SameThings, pair_positions, positions_of
 from vicinal.estimators.linking import (
     BLOCK,
     assigned,
@@ -284,7 +284,7 @@ class MatchAnswers:
             names = connected(self._above()[0], len(table))
             of = names[table.first]
             inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
-            chances, same = self._chances(inside), same_things(self.tables_, self.labels_).are_same(inside)
+            chances, same = self._chances(inside), SameThings.by(self.labels_, self.tables_).are_same(inside)
             if kind == "consistent":
                 part = self._cut(of, inside, chances, same)
                 names = larger_first(names * (int(part.max()) + 1) + part[table.thing])

@@ -25,6 +25,7 @@ from vicinal.core.untrusted import (
     read_frame,
     read_settings,
     read_tensors,
+    saved_settings,
 )
 from vicinal.data.form import TableForm
 from vicinal.encoders import Kind, TableEncoder
@@ -37,12 +38,13 @@ from vicinal.estimators.match_rows import SIDES, MatchColumns, MatchTable
 from vicinal.estimators.match_tables import MatchedTables
 from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_refinement import Refinement
-from vicinal.estimators.pair_scorers import BoostedPairs
+from vicinal.estimators.pair_scorers import LARGEST, BoostedPairs
 from vicinal.estimators.saved_config import SavedTableEncoder
 from vicinal.estimators.saving import shown_cell
 from vicinal.index.lexical import BUCKETS
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.fellegi_sunter import MatchWeights
+from vicinal.settings import MatchSettings
 from vicinal.version import __version__
 
 CONFIG, TENSORS, SCORER = MARKERS["matcher"], "matcher.safetensors", "scorer"
@@ -60,19 +62,17 @@ _Positive = Annotated[float, Field(ge=0)]
 _Text = Annotated[str, Field(max_length=1000)]
 
 
-class SavedMatcherParameters(Saved):
+_Settings = saved_settings(MatchSettings, MatchSettings.__annotations__.keys() - {"index", "root", "cache_dir"})
+
+
+class SavedMatcherParameters(_Settings):  # type: ignore[misc, valid-type]  # it is made of settings
     """Parameters of a matcher; see :class:`vicinal.estimators.RowMatcher`."""
 
     id_left: _Text | None
     id_right: _Text | None
-    n_candidates: Annotated[int, Field(ge=1, le=10_000)]
     links: Annotated[str, Field(pattern=r"^(one-to-one|one-to-many|many|many-to-many|1:[0-9]{1,9})$")]
-    precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
-    tune: Annotated[str, Field(pattern=r"^(none|auto|all|lora|last-[1-9]\d{0,3})$")] = "none"
-    minutes: Annotated[float, Field(gt=0)] = 10.0
-    validation_fraction: Annotated[float, Field(gt=0, lt=1)]
-    random_state: Annotated[int, Field(ge=0)]
+    tune: Annotated[str, Field(pattern=r"^(none|auto|all|lora|last-[1-9]\d{0,3})$")]
 
 
 class SavedLinkage(Saved):
@@ -270,7 +270,7 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linka
     if len(m) != len(saved.shares) or any(list(map(len, each)) != sizes for each in (*m, u)):
         raise ValueError(f"{CONFIG}: expected m and u of each comparison level, got others")
     if saved.refined is not None:
-        check_sums(folder, (REFINEMENT,), "matcher")
+        check_sums(folder, (REFINEMENT,), "matcher", LARGEST)
         alone, state = linkage.alone(tables), {str(name): np.array(part) for name, part in saved.refined.items()}
         count = int(alone.sum())
         if {name: len(part) for name, part in state.items()} != dict(
@@ -350,7 +350,7 @@ def _tables(config: SavedMatcher, folder: Path, encoders: Mapping[str, str]) -> 
 
 def _learned(folder: Path, config: SavedMatcher, known: Floats, encoders: Mapping[str, str]) -> LabelScorer:
     """What was learned from labels."""
-    check_sums(folder, (SCORER,), "matcher")
+    check_sums(folder, (SCORER,), "matcher", LARGEST)
     scorer, reader = BoostedPairs.load(folder / SCORER, known.shape[1]), None
     if config.reader is not None:
         named = {"pair": encoders["text"]} if "text" in encoders else {}

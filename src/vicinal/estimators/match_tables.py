@@ -31,7 +31,7 @@ from vicinal.index.lexical import LexicalIndex, Sparse, fuse, presence
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.block_rules import choose_rules
-from vicinal.linkage.blocking import blocked_pairs
+from vicinal.linkage.blocking import block_index
 from vicinal.linkage.columns import CodedColumn, Floats, Ids
 from vicinal.linkage.columns import Kind as KindOfCells
 from vicinal.similarity.products import l2_normalize
@@ -55,7 +55,7 @@ _ALL, _POSTINGS = 10_000, (15_000, 5_000)
 
 LARGE = 20_000
 """Things of a table up to which each row's candidates are the most alike of all; of more, if nothing is encoded, those
-that share rare keys with it: :func:`vicinal.linkage.blocking.blocked_pairs`."""
+that share rare keys with it: :func:`vicinal.linkage.blocking.block_index`."""
 
 _COUNTED = 5_000
 """Rows of a large table that tell how rare words are."""
@@ -353,10 +353,11 @@ class MatchedTables:
 
     def _blocked(self, k: int) -> Ids:
         """Things that share rare keys; of each those with the rarest, half of ``k`` from either side."""
-        most = KEYS * len(self.left.first)
 
         def make() -> Ids:
-            index, blocked = blocked_pairs(self.coded(), single=self.is_single, most=most, each=-(-k // 2))
+            cells = Cells(self.coded())
+            index = block_index(cells, single=self.is_single, most=KEYS * len(self.left.first))
+            blocked = index.candidates(cells, later=self.is_single).strongest(-(-k // 2))
             self._known["candidates", "rules", k] = index.rules
             return np.column_stack([blocked.pairs, blocked.bits.view(np.int32)])
 

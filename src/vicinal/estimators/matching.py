@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +12,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from vicinal.core import check_choice
-from vicinal.core.checks import check_between, check_integer
 from vicinal.core.folders import staged_folder
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.encoders.pretrained import check_tune
@@ -39,18 +39,18 @@ from vicinal.estimators.plan import read_plan
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import partners
 from vicinal.metrics import link_quality
+from vicinal.settings import MatchSettings
+from vicinal.training.settings import check_values
 
 if TYPE_CHECKING:
     from vicinal.report.summary import Summary
-
-MOST_CANDIDATES = 10_000
-"""Of a row, at most."""
 
 _EVEN, _DOUBT = 0.5, (0.1, 0.9)
 """The threshold and the band of doubt without labels that choose them."""
 
 
-class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(eq=False, repr=False)
+class RowMatcher(MatchSettings, MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Links the rows of two tables that are the same thing, and says how sure it is and why.
 
     Rows of one table that are equal in all cells (texts without regard to case, invisible characters and the form of
@@ -105,30 +105,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
     True
     """
 
-    def __init__(
-        self,
-        id_left: str | None = None,
-        id_right: str | None = None,
-        *,
-        n_candidates: int = 10,
-        links: str = "one-to-one",
-        precision: float | None = None,
-        encoders: Mapping[str, str] | None = None,
-        tune: str = "none",
-        minutes: float = 10.0,
-        plan: Any = None,
-        validation_fraction: float = 0.25,
-        index: str = "exact",
-        root: str | Path | tuple[str | Path | None, str | Path | None] | None = None,
-        cache_dir: str | Path | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.id_left, self.id_right = id_left, id_right
-        self.n_candidates, self.links, self.precision = n_candidates, links, precision
-        self.encoders = encoders
-        self.tune, self.minutes, self.plan = tune, minutes, plan
-        self.validation_fraction = validation_fraction
-        self.index, self.root, self.cache_dir, self.random_state = index, root, cache_dir, random_state
+    id_left: str | None = None
+    id_right: str | None = None
 
     # Fitting.
 
@@ -273,17 +251,12 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
         return self.linkage_.fit(self.tables_, labels, self.random_state, log)
 
     def _check_parameters(self) -> None:
-        check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
-        check_integer("random_state", self.random_state, 0)
+        check_values(vars(self), MatchSettings)
         partners(self.links)
         check_tune(self.tune, auto=True)
-        check_between("minutes", self.minutes, 0, math.inf)
         plan = read_plan(self.plan)
         if plan is not None and self.tune not in ("auto", plan.tune):
             raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {self.tune!r}")
-        check_between("validation_fraction", self.validation_fraction, 0, 1)
-        if self.precision is not None:
-            check_between("precision", self.precision, 0, 1)
         check_index(self.index)
 
     def _parts(self, labelled: pd.DataFrame, chosen: pd.DataFrame | None) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
@@ -478,12 +451,8 @@ class RowMatcher(MatchAnswers, BaseEstimator):  # type: ignore[misc]  # scikit-l
     def save(self, folder: str | Path) -> None:
         """Write the matcher as a folder, whole or not at all: JSON, safetensors and parquet, no pickle."""
         with staged_folder(Path(folder), "matcher") as stage:
-            self.write(stage)
+            write_matcher(stage, self)
         self.journal_ = MatchJournal(Path(folder))
-
-    def write(self, stage: Path) -> None:
-        """Write the files of the matcher into an empty folder."""
-        write_matcher(stage, self)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from vicinal.core.checks import check_integer
 from vicinal.core.threads import in_threads, pieces
 from vicinal.linkage.block_keys import Cells, Hashes, Rule, mixed, runs
 from vicinal.linkage.block_rules import choose_rules
-from vicinal.linkage.columns import CodedColumn, Floats, Ids
+from vicinal.linkage.columns import Floats, Ids
 
 ROW_BITS = 28
 """Bits of a row's number beside those of its key: a table may have 268 million rows."""
@@ -201,10 +200,8 @@ class BlockIndex:
         return BlockedPairs(np.stack([left, right], axis=1), bits, evidence)
 
 
-def blocked_pairs(
-    columns: Sequence[CodedColumn], *, single: bool, most: int, each: int | None = None
-) -> tuple[BlockIndex, BlockedPairs]:
-    """Pairs of rows that are worth comparing, of tables of which all pairs are too many.
+def block_index(cells: Cells, *, single: bool, most: int) -> BlockIndex:
+    """The index by which pairs of rows are found that are worth comparing, of tables of which all pairs are too many.
 
     Rows are candidates if they agree in one of up to 32 combinations of columns and halves of columns, or have two
     rare words in common. The combinations are chosen from the tables. Keys that more right rows have than the largest
@@ -212,28 +209,13 @@ def blocked_pairs(
     known before a pair is made: 8 bytes for each key of a right row, 16 for each pair, and 256 MiB.
 
     Args:
-        columns: of both tables.
+        cells: of both tables.
         single: whether both are one table.
         most: pairs, each counted once for each key by which it is found: there are several times fewer.
-        each: pairs of a row: those with most evidence of either row stay; None: all.
 
     Returns:
-        The index of the right rows, or of the only table, and the pairs; of one table the first row is before the
-        second.
-
-    Raises:
-        ValueError: for no column.
+        That of the right rows, or of the only table.
     """
-    if not columns:
-        raise ValueError("columns: expected at least one that both tables have, got none")
-    cells = Cells(columns)
-    index = block_index(cells, single=single, most=check_integer("most", most))
-    pairs = index.candidates(cells, later=single)
-    return index, pairs if each is None else pairs.strongest(check_integer("each", each))
-
-
-def block_index(cells: Cells, *, single: bool, most: int) -> BlockIndex:
-    """The index of the right rows with its largest block: see :func:`blocked_pairs`."""
     rows, times = cells.rows(0), 1 + single  # both rows of a pair of one table find it
     rules = choose_rules(cells, most / max(1, rows), single=single)
     index = BlockIndex(rules).add(cells, 1)

@@ -91,6 +91,11 @@ def match_html(record: MatchRecord) -> str:
     what = "links" if len(record.rows) > 1 else "pairs of copies"
     tiles = [(what, f"{record.links[0]:,}")]
     tiles += [(name, number(record.scores[name], 3)) for name in ("precision", "recall", "f1") if name in record.scores]
+    teach = "Labels of these teach most: give them on the page of --review, or in review.csv, and run again."
+    groups: list[tuple[str, str, Sequence[ComparedPair]]] = [
+        ("Links", "Drawn evenly from the surest to the least sure.", record.sure),
+        ("Pairs to label", teach, sorted(record.doubtful, key=lambda pair: abs(pair.probability - record.threshold))),
+    ]
     return rendered(
         "match.html",
         record,
@@ -98,7 +103,7 @@ def match_html(record: MatchRecord) -> str:
         tiles=tiles,
         findings=match_findings(record),
         pictures=list(_pictures(record)),
-        groups=[(title, note, [pair_view(pair) for pair in pairs]) for title, note, pairs in _groups(record) if pairs],
+        groups=[(title, note, [pair_view(pair) for pair in pairs]) for title, note, pairs in groups if pairs],
         shown=_SHOWN,
         weights=_weights(record.weights),
         clusters=[(f"{size} row{'s' * (size > 1)}", f"{count:,}") for size, count in sorted(record.clusters.items())],
@@ -108,15 +113,6 @@ def match_html(record: MatchRecord) -> str:
         ],
         contradictions=[[one_line(cell, 80) for cell in row] for row in record.contradictions],
     )
-
-
-def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ComparedPair]]]:
-    """Title, sentence and pairs of each list."""
-    teach = "Labels of these teach most: give them on the page of --review, or in review.csv, and run again."
-    return [
-        ("Links", "Drawn evenly from the surest to the least sure.", record.sure),
-        ("Pairs to label", teach, sorted(record.doubtful, key=lambda pair: abs(pair.probability - record.threshold))),
-    ]
 
 
 def _weights(levels: Sequence[tuple[str, str, float, float, float]]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """``vicinal match`` and ``vicinal dedupe``: two tables go in, or one; links, a report and a matcher come out."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import clone
 
 from vicinal.core import check_choice, counted, files, listed
 from vicinal.core.checks import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
+from vicinal.core.progress import Log
 from vicinal.data import TableForm, read_cells, read_table, write_table
 from vicinal.data.same_columns import same_columns, with_sources
 from vicinal.data.sources import root_of, table_name
@@ -21,6 +23,7 @@ from vicinal.encoders.kinds import is_gap
 from vicinal.estimators.linking import pairs_within
 from vicinal.estimators.match_answers import DEPTHS
 from vicinal.estimators.match_clusters import with_new
+from vicinal.estimators.match_files import write_matcher
 from vicinal.estimators.matching import RowMatcher
 from vicinal.linkage.compared import ComparedPair
 from vicinal.report.match import MatchRecord, write_match_page
@@ -28,8 +31,6 @@ from vicinal.version import __version__
 from vicinal.workflows.opening import made_with
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
-
-Log = Callable[[str], None]
 
 LINKS, LINKED, REVIEW = "links.parquet", "links.csv", "review.csv"
 ANSWERED, REPORT = "answered.csv", "report.html"
@@ -52,25 +53,20 @@ class MatchJob:
         left: file of a table.
         right: file of the other; None: copies are looked for in the left one.
         pairs: file of labelled pairs; None: probabilities are estimates.
-        id_left: column of ids of the left table; None: "id", or the number of the row if there is none.
-        id_right: likewise of the right table.
+        matcher: whose settings are taken; without a column of ids that is "id", or the numbers of the rows, and without
+            a root each table has its own.
         use: columns that are read; None: all.
         drop: columns that are not.
-        root: folder that paths of images and sounds start from; None: that of each table.
         clusters: see :meth:`vicinal.estimators.RowMatcher.clusters`.
-        parameters: further ones of :class:`vicinal.estimators.RowMatcher`.
     """
 
     left: Path
     right: Path | None
-    pairs: Path | None
-    id_left: str | None
-    id_right: str | None
+    pairs: Path | None = None
+    matcher: RowMatcher = field(default_factory=RowMatcher)
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
-    root: Path | None = None
     clusters: str = "consistent"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,17 +99,15 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     if out is not None:
         check_replaceable(out, "matcher")
     with working_folder(out) as work:
-        job, left, right = _read_tables(job, log)
-        work.take_up(_fingerprint(job))
-        cache = None if work.folder is None else work.folder / CACHE
+        matcher, left, right = _read_tables(job, log)
+        work.take_up(_fingerprint(job, matcher))
+        if work.folder is not None:
+            matcher.cache_dir = work.folder / CACHE
         answered = pd.DataFrame() if out is None else read_answers(out)
         if out is not None and len(answered):
             log(f"labels of {counted(len(answered), 'pair')} in {out.name}")
-        pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
-        roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
-        settings = {"cache_dir": cache, "root": roots, **job.parameters}
-        ids = str(job.id_left), str(job.id_right)
-        matcher = RowMatcher(*ids, **settings).fit(left, right, pairs, answers=answered, log=log)
+        pairs = None if job.pairs is None else _labelled(job.pairs, matcher, log)
+        matcher.fit(left, right, pairs, answers=answered, log=log)
         log("linking")
         links = matcher.link()
         review = matcher.review()
@@ -122,7 +116,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         matcher.close()
         if out is not None:
             with staged_folder(out, "matcher") as stage:
-                matcher.write(stage)
+                write_matcher(stage, matcher)
                 links.to_parquet(stage / LINKS, index=False)
                 write_table(_with_cells(matcher, links), stage / LINKED)
                 to_label = _with_cells(matcher, review)
@@ -247,10 +241,11 @@ def _follow_journal(folder: Path, matcher: RowMatcher) -> tuple[pd.DataFrame, pd
     return every, clusters
 
 
-def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.DataFrame | None]:
-    """The job with the columns of ids, and the tables with the columns that are used."""
-    left, id_left = _read(job.left, job.id_left, job, log)
-    right, id_right = (None, id_left) if job.right is None else _read(job.right, job.id_right, job, log)
+def _read_tables(job: MatchJob, log: Log) -> tuple[RowMatcher, pd.DataFrame, pd.DataFrame | None]:
+    """The matcher with the columns of ids and the roots, and the tables with the columns that are used."""
+    matcher, single = clone(job.matcher), job.right is None
+    left, id_left = _read(job.left, matcher.id_left, log, single=single)
+    right, id_right = (None, id_left) if job.right is None else _read(job.right, matcher.id_right, log, single=single)
     names = [*left.columns, *([] if right is None else right.columns)]
     for option, chosen in (("use", job.use or ()), ("drop", job.drop)):
         for name in chosen:
@@ -260,11 +255,12 @@ def _read_tables(job: MatchJob, log: Log) -> tuple[MatchJob, pd.DataFrame, pd.Da
         columns = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
         return frame[[id_column, *(name for name in columns if name != id_column)]]
 
-    job = replace(job, id_left=id_left, id_right=id_right)
-    return job, used(left, id_left), None if right is None else used(right, id_right)
+    roots = tuple(matcher.root or root_of(path or job.left) for path in (job.left, job.right))
+    matcher.set_params(id_left=id_left, id_right=id_right, root=roots)
+    return matcher, used(left, id_left), None if right is None else used(right, id_right)
 
 
-def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[pd.DataFrame, str]:
+def _read(path: Path, id_column: str | None, log: Log, *, single: bool) -> tuple[pd.DataFrame, str]:
     """A table and its column of ids."""
     log(f"reading {path.name}")
     ids = ["id" if id_column is None else id_column]
@@ -280,14 +276,14 @@ def _read(path: Path, id_column: str | None, job: MatchJob, log: Log) -> tuple[p
     if id_column not in frame.columns:
         raise ValueError(
             f"{short_text(path.name)}: expected a column {id_column!r} of ids, got {listed(frame.columns, 200)}; name "
-            f"another with {'--id' if job.right is None else '--id-left and --id-right'}"
+            f"another with {'--id' if single else '--id-left and --id-right'}"
         )
     return frame, id_column
 
 
-def _labelled(path: Path, job: MatchJob, log: Log) -> pd.DataFrame:
+def _labelled(path: Path, matcher: RowMatcher, log: Log) -> pd.DataFrame:
     """The labelled pairs of a file."""
-    ids = str(job.id_left), str(job.id_right)
+    ids = str(matcher.id_left), str(matcher.id_right)
     frame = read_table(path, ids=["left", "right", *ids], log=log)
     if not {"left", "right"} <= set(frame.columns) and set(ids) <= set(frame.columns):
         frame = frame.rename(columns={ids[0]: "left", ids[1]: "right"})
@@ -312,9 +308,9 @@ def read_answers(folder: Path) -> pd.DataFrame:
     return answers.drop_duplicates(["left", "right"], keep="last") if len(answers) else answers
 
 
-def _fingerprint(job: MatchJob) -> str:
+def _fingerprint(job: MatchJob, matcher: RowMatcher) -> str:
     files = [path and table_checksum(path) for path in (job.left, job.right)]
-    return json.dumps([__version__, torch.__version__, files, dict(job.parameters)], default=str, sort_keys=True)
+    return json.dumps([__version__, torch.__version__, files, matcher.get_params()], default=str, sort_keys=True)
 
 
 def _with_cells(matcher: RowMatcher, pairs: pd.DataFrame) -> pd.DataFrame:
@@ -351,10 +347,7 @@ def _record(
     learned = matcher.learned_ is not None
     held_out = matcher.validation_ if learned else pd.DataFrame({"probability": [], "match": []})
     scored, threshold = matcher.scored_candidates(), matcher.threshold_
-    sizes: dict[int, int] = {}
-    if clusters is not None:
-        members = np.bincount(clusters[0]["cluster"].to_numpy())
-        sizes = {int(size): int((members == size).sum()) for size in np.unique(members)}
+    inside, against = clusters or (pd.DataFrame({"cluster": []}, dtype=int), pd.DataFrame())
     names = [table_name(path) for path in (job.left, job.right) if path is not None]
     return MatchRecord(
         name=" and ".join(names),
@@ -368,18 +361,16 @@ def _record(
         threshold=threshold,
         scores={name: matcher.scores_[name] for name in ("precision", "recall", "f1") if name in matcher.scores_},
         promised=matcher.precision,
-        sure=_shown(matcher, _spread(_unlabelled(matcher, links))),
+        sure=_shown(matcher, _drawn(matcher, links)),
         doubtful=_shown(matcher, review.head(TO_LABEL)),
         notes=list(matcher.notes_),
-        clusters=sizes,
-        contradictions=[]
-        if clusters is None
-        else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
+        clusters=Counter(inside["cluster"].value_counts().tolist()),
+        contradictions=against.head(50).astype(str).to_numpy().tolist(),
         expected=_expected(links, scored, threshold) if learned or matcher.linkage_.has_sign else {},
         reached=matcher.estimated_recall(),
         weights=[*matcher.match_weights().itertuples(index=False, name=None)],
         scored=scored["probability"].to_numpy(),
-        weakest=[] if clusters is None else _weakest(matcher, clusters[0]),
+        weakest=_weakest(matcher, inside),
         versions=made_with(),
     )
 
@@ -412,19 +403,14 @@ def _weakest(matcher: RowMatcher, clusters: pd.DataFrame) -> list[tuple[str, str
     return list(zip(*columns, strict=True))
 
 
-def _unlabelled(matcher: RowMatcher, links: pd.DataFrame) -> pd.DataFrame:
-    """Links that nobody labelled."""
+def _drawn(matcher: RowMatcher, links: pd.DataFrame) -> pd.DataFrame:
+    """Some links that nobody labelled, evenly from the surest to the least sure."""
     sides = (matcher.tables_.left, "left"), (matcher.tables_.right, "right")
     ids = [table.ids[matcher.labels_[side].to_numpy(np.int64)].tolist() for table, side in sides]
     known = set(zip(*ids, strict=True))
     rows = zip(links["left"].tolist(), links["right"].tolist(), strict=True)
-    return links[[pair not in known for pair in rows]] if known else links
-
-
-def _spread(links: pd.DataFrame) -> pd.DataFrame:
-    """Some links, evenly from the surest to the least sure."""
-    places = np.linspace(0, max(0, len(links) - 1), min(_SHOWN, len(links)))
-    return links.iloc[np.unique(places.astype(np.int64))]
+    fresh = np.flatnonzero([pair not in known for pair in rows])
+    return links.iloc[fresh[np.unique(np.linspace(0, len(fresh) - 1, min(_SHOWN, len(fresh))).astype(np.int64))]]
 
 
 def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ComparedPair]:

@@ -10,11 +10,12 @@ import pandas as pd
 
 from vicinal.calibration import stratified_share
 from vicinal.core import counted, files
+from vicinal.core.progress import Log
 from vicinal.data import write_table
 from vicinal.linkage.compared import ComparedPair
 from vicinal.report.pairs import pair_html
 from vicinal.report.text import number, percent
-from vicinal.workflows.match import ANSWERED, TO_LABEL, Log, MatchJob, MatchOutcome, match_tables, read_answers
+from vicinal.workflows.match import ANSWERED, TO_LABEL, MatchJob, MatchOutcome, match_tables, read_answers
 
 BANDS = (0.5, 0.7, 0.9, 0.99)
 """Probabilities that part the links, for the estimate of how many are right: labels are not drawn evenly from all."""
