@@ -136,7 +136,6 @@ def test_a_label_outside_the_domain_of_a_link_is_named(curve):
         NeighborRegressor(loss="matching:logit", **QUICK).fit(x, y)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "problem"), [("sinh", "infinite ones"), ("sigmoid", "flat there")])
 def test_a_loss_that_cannot_learn_where_the_labels_lie_is_refused(curve, loss, problem):
     x, y = curve
@@ -145,6 +144,7 @@ def test_a_loss_that_cannot_learn_where_the_labels_lie_is_refused(curve, loss, p
     NeighborRegressor(loss=f"matching:{loss}(shift=1000, scale=0.01)", metric="network", **BRIEF).fit(x, 100 * y)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_a_loss(curve, tmp_path, capsys):
     import pandas as pd
 
