@@ -6,11 +6,12 @@ import unicodedata
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from references.persons import ENDS, STEMS, persons, slipped, two_tables
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.match_model import DIGITS
-from vicinal.estimators.pair_features import CODED, PairFeatures
+from vicinal.estimators.match_rows import CODED, MatchColumns, MatchTable
 from vicinal.linkage.levels import LEVELS
 
 
@@ -504,8 +505,11 @@ def test_words_with_digits_of_texts_count_beside_columns_of_numbers(title):
 def test_amounts_that_both_list_are_no_codes_and_a_size_is_one():
     titles = ["office mk7", "office 2007", "screw m3 x 20"]
     left = pd.DataFrame({"title": titles, "price": [61.65, 247.0, 8.0], "year": [2003, 2007, 2011]})
-    coded = PairFeatures(["title"], ["price", "year"]).column(left, CODED)
-    assert coded == ["office mk7 2003", "office 2007 2007", "screw m3x20 2011"]
+    table, columns = (
+        MatchTable("left", left, np.arange(3), torch.zeros(0)),
+        MatchColumns(["title"], ["price", "year"], {}),
+    )
+    assert columns.texts_of(table, CODED, np.arange(3)) == ["office mk7 2003", "office 2007 2007", "screw m3x20 2011"]
 
 
 @pytest.mark.sweep(9)

@@ -15,8 +15,8 @@ from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.labelled_pairs import lack_of_labels, pair_positions
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
-from vicinal.estimators.match_rows import read_tables
-from vicinal.estimators.pair_features import PairFeatures, _of_codes, _of_words
+from vicinal.estimators.match_rows import MatchColumns, MatchTable, read_tables
+from vicinal.estimators.pair_features import PairFeatures, Side, _of_codes, _of_words
 from vicinal.estimators.pair_scorers import BoostedPairs
 
 WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
@@ -613,6 +613,16 @@ def test_features_have_names_and_stay_within_their_range(fitted):
     assert isinstance(model.tables_.features, PairFeatures)
 
 
+def counted(tables, texts, numbers):
+    """Two tables by whose cells terms are counted."""
+    features = PairFeatures(MatchColumns(texts, numbers, {}))
+    ids = [np.arange(len(table)) for table in tables]
+    both = [MatchTable(*each, torch.zeros(0)) for each in zip(("left", "right"), tables, ids, strict=True)]
+    sides = [Side(features, table) for table in both]
+    features.fit(sides)
+    return sides
+
+
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [
@@ -626,8 +636,7 @@ def test_features_have_names_and_stay_within_their_range(fitted):
 )
 def test_codes_are_found_anywhere_in_the_other_row(left, right, expected):
     tables = [pd.DataFrame({"name": [text, "chair xy-77"]}) for text in (left, right)]
-    features = PairFeatures(["name"], [])
-    sides = [side.parts[0] for side in features.fit(tables)]
+    sides = [side.parts[0] for side in counted(tables, ["name"], [])]
     least, rarest, near = np.concatenate(_of_codes(sides, np.array([[0, 0]])))
     assert least == pytest.approx(expected[0])
     assert (rarest > 0.5) == expected[1] if expected[1] != -1 else rarest == -1
@@ -645,7 +654,7 @@ def test_codes_are_found_anywhere_in_the_other_row(left, right, expected):
 )
 def test_words_are_found_anywhere_in_the_other_row_and_lost_ones_are_weighed(left, right, expected):
     tables = [pd.DataFrame({"name": [text, f"ink case {side}"]}) for side, text in enumerate((left, right))]
-    sides = [side.parts[1] for side in PairFeatures(["name"], []).fit(tables)]
+    sides = [side.parts[1] for side in counted(tables, ["name"], [])]
     least, most, lost, all_lost = np.concatenate(_of_words(sides, np.array([[0, 0]])))
     assert (least, most) == pytest.approx(expected[:2], abs=0.17)
     assert (round(lost), round(all_lost)) == expected[2:]
@@ -656,10 +665,9 @@ def test_numbers_agree_whatever_their_unit_and_amounts_are_none():
         pd.DataFrame({"name": ["16.0 mp camera, 4gb", "camera"], "price": [price, 9.0]}) for price in (199.0, 150.0)
     ]
     tables[1]["name"] = ["camera 16mp 4 gb", "camera 14mp 4 gb"]
-    features = PairFeatures(["name"], ["price"])
-    sides, rivals = features.fit(tables), [None, None]
-    found = features.of(*sides, np.array([[0, 0], [0, 1], [1, 0]]), rivals, None)
-    share = found[:, features.names.index("row: numbers least share")]
+    sides = counted(tables, ["name"], ["price"])
+    found = sides[0].features.of(*sides, np.array([[0, 0], [0, 1], [1, 0]]), [None, None], None)
+    share = found[:, sides[0].features.names.index("row: numbers least share")]
     assert share[0] == pytest.approx(1)
     assert 0 < share[1] < 0.6
     assert share[2] == -1
@@ -744,3 +752,14 @@ def test_points_in_one_cell_are_two_columns_also_of_rows_that_are_added():
     assert "where" in table.frame
     (table, _), _ = read_tables([left.assign(**{"where 1": 7}), right], (None, None), (None, None))
     assert {"where", "where 1"} <= set(table.frame), "whose name is taken"
+
+
+def test_tables_that_share_vectors_alone_are_linked():
+    vectors = np.random.default_rng(0).normal(size=(2, 40, 5))
+    left, right = (
+        pd.DataFrame({"id": range(40), "vector": each.tolist()})
+        for each in (vectors[0], vectors[0] + 0.05 * vectors[1])
+    )
+    links = RowMatcher().fit(left, right).link()
+    assert len(links) == 40
+    assert (links["left"] == links["right"]).all()

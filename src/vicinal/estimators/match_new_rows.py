@@ -12,6 +12,7 @@ from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_rows import MatchTable
 from vicinal.estimators.match_tables import KEYS, MatchedTables
+from vicinal.estimators.pair_features import Side
 from vicinal.index import Hits
 from vicinal.index.lexical import LexicalIndex, Sparse
 from vicinal.linkage.block_keys import Cells
@@ -94,7 +95,7 @@ class NewRows:
         return Cells(self.tables.some([more], []).coded())
 
     def _lexical(self, more: MatchTable) -> Sparse:
-        return self.tables.features.lexical(self.tables.row_texts(more.frame))
+        return Side(self.tables.features, more).lexical
 
     def pairs(self, more: MatchTable) -> tuple[Ids, Floats, Floats]:
         """Places of new rows and of those that they may be ``[n, 2]``, log odds by themselves, and probabilities.
