@@ -238,12 +238,13 @@ def test_rows_that_come_are_told_as_if_all_were_linked_again(to, learned, monkey
     model.fit(*tables[to], pairs if learned else None)
     assert learned == (model.learned_ is not None)
     assert model.linkage_.refinement is not None
-    monkeypatch.setattr(RowMatcher, "_links_of", None)  # nothing is linked again
     side = "right" if to == "right" else "left"
-    found = pd.concat([*(model.add(new.iloc[[row]], side) for row in range(6)), model.add(new.iloc[6:], side)])
+    with monkeypatch.context() as patch:
+        patch.setattr(RowMatcher, "link", None)  # nothing is linked again
+        found = pd.concat([*(model.add(new.iloc[[row]], side) for row in range(6)), model.add(new.iloc[6:], side)])
     if to == "left":  # another row is linked to the right one of this copy of it
         twin = model.tables_.more(0, one.iloc[[10]].assign(id="twin"), None)
-        assert model.new_rows_[0].pairs(model.tables_.alone(twin))[2].max() < 0.6
+        assert model.new_rows_[0].pairs(twin)[2].max() < 0.6
     again = model.link()
     again = again[again[["left", "right"]].isin(new["id"].tolist()).any(axis=1)]
     chances = [

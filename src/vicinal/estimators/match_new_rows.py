@@ -81,7 +81,7 @@ class NewRows:
         return [self.ids[place], *self.copies.get(place, ())]
 
     def put(self, more: MatchTable) -> None:
-        """Let later rows be compared with these, too; see :meth:`MatchedTables.alone`."""
+        """Let later rows be compared with these, too, each a thing of its own."""
         self.ids += more.ids.tolist()
         self.later = _as_things(self.later, more)
         if self.index is not None:
@@ -148,10 +148,8 @@ class NewRows:
         old = others[others < self.known]
         parts = [self.table.rows(self.table.first[old])] if len(old) else []
         parts += [self.later.rows(others[len(old) :] - self.known)] if len(old) < len(others) else []
-        places, nobody = (
-            torch.from_numpy(others),
-            torch.full((len(others), 2), -1),
-        )  # the best other rows are no new ones
+        places = torch.from_numpy(others)
+        nobody = torch.full((len(others), 2), -1)  # the best other rows are no new ones
         best = [[_placed(hits, others) for hits in self.hits], [Hits(nobody, scores[places]) for scores in self.best]]
         if self.is_single:
             both = [Hits(*map(torch.cat, zip(there, here, strict=True))) for here, there in zip(*best, strict=True)]

@@ -158,26 +158,21 @@ class MatchedTables:
             self._join(number, [rows for place, rows in waiting if place == number])
 
     def more(self, number: int, rows: Any, id_column: str | None) -> MatchTable:
-        """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them; see :meth:`add`."""
-        return self._tables[number].more(rows, id_column, self.columns.numbers)
-
-    def alone(self, more: MatchTable) -> MatchTable:
-        """Further rows with their vectors, each a thing of its own."""
-        rows = np.arange(len(more))
-        return replace(more, vectors=self.vectors_of(more, rows), keys=rows.astype(np.uint64))
+        """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them, with their vectors."""
+        more = self._tables[number].more(rows, id_column, self.columns.numbers)
+        more.vectors = self.vectors_of(more, np.arange(len(more)))
+        return more
 
     def add(self, number: int, more: MatchTable) -> None:
-        """Put rows into a table; but for vectors, what grows with its size is done when the tables are asked for."""
-        if self.encoder is not None:
-            self._join(number, [more])
-            return
+        """Put :meth:`more` rows into a table; what grows with its size is done when the tables are asked for."""
         self._tables[number].places.update(more.places)
         self._waiting.append((number, more))
 
     def _join(self, number: int, rows: Sequence[MatchTable]) -> None:
         table = self._tables[number]
         joined = table.joined(rows)
-        joined.vectors = torch.cat([table.vectors, self.vectors_of(joined, joined.first[len(table.first) :])])
+        new = torch.from_numpy(joined.first[len(table.first) :] - len(table))
+        joined.vectors = torch.cat([table.vectors, torch.cat([each.vectors for each in rows])[new]])
         self.change(number, joined)
 
     @property
@@ -463,7 +458,7 @@ class MatchedTables:
 
     def term_cosines(self, key: tuple[str, str], at: Ids) -> tuple[Floats, Ids]:
         """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
-        terms, sides = self.features.terms[key], [self.side(side).terms(key) for side in (0, 1)]
+        terms, sides = self.features.terms[key], [self.side(side).counts(key) for side in (0, 1)]
         cosines, filled = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
         for part in pieces(len(at), _PAIRS):
             shared = terms.shared(*(terms.of_counts(rows[at[part, side]]) for side, rows in enumerate(sides)))

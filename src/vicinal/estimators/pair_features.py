@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from vicinal.estimators.match_rows import CODED, LONG, ROW, MatchColumns, MatchTable
 from vicinal.index.base import Hits
-from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, presence, without_marks
+from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, without_marks
 from vicinal.linkage.columns import Floats, Ids
 
 MISSING = -1.0
@@ -71,8 +71,7 @@ class Side:
 
     def __init__(self, features: "PairFeatures", table: MatchTable, rows: Ids | None = None) -> None:
         self.features, self.table, self.rows = features, table, table.first if rows is None else rows
-        self._terms: dict[Key, Sparse] = {}
-        self._units: dict[str, Sparse] = {}
+        self._counts: dict[Key, Sparse] = {}
 
     def texts(self, column: str, at: Ids | slice = slice(None)) -> list[str]:
         """A column in its normal form, of all rows or of some."""
@@ -84,26 +83,15 @@ class Side:
         return pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
 
     def counts(self, key: Key) -> Sparse:
-        """How often each row has each term of a column and kind."""
-        return self.features.terms[key].counts(self.texts(key[0]))
-
-    def take(self, key: Key, counts: Sparse) -> Sparse:
-        """Keep what is needed of :meth:`counts` once it is known how rare terms are."""
-        if key[0] == ROW and key[1] in _LEXICAL:
-            self._units[key[1]] = self.features.terms[key].unit(counts)
-        self._terms[key] = presence(counts)
-        return self._terms[key]
-
-    def terms(self, key: Key) -> Sparse:
-        """Which terms of a column and kind each row has, ``[n, BUCKETS]``."""
-        return self._terms[key] if key in self._terms else self.take(key, self.counts(key))
+        """How often each row has each term of a column and kind, ``[n, BUCKETS]``."""
+        if key not in self._counts:
+            self._counts[key] = self.features.terms[key].counts(self.texts(key[0]))
+        return self._counts[key]
 
     @cached_property
     def lexical(self) -> Sparse:
         """The rows as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
-        for kind in _LEXICAL:
-            self.terms((ROW, kind))
-        return beside([self._units.pop(kind) for kind in _LEXICAL])
+        return beside([self.features.terms[ROW, kind].unit(self.counts((ROW, kind))) for kind in _LEXICAL])
 
     @cached_property
     def parts(self) -> tuple[Parts, Parts]:
@@ -117,7 +105,7 @@ class Side:
     def whole(self) -> Self:
         """All of it, so that threads need not compute the same."""
         for key in self.features.terms:
-            self.terms(key)
+            self.counts(key)
         _ = self.parts
         return self
 
@@ -141,10 +129,7 @@ class PairFeatures:
     def fit(self, sides: Sequence[Side]) -> None:
         """Count the terms of all rows."""
         for key, terms in self.terms.items():
-            counts = [side.counts(key) for side in sides]
-            terms.fit_counts(counts)
-            for side, each in zip(sides, counts, strict=True):
-                side.take(key, each)
+            terms.fit_counts([side.counts(key) for side in sides])
 
     @property
     def names(self) -> list[str]:
@@ -162,7 +147,7 @@ class PairFeatures:
         at, to = pairs[:, 0], pairs[:, 1]
         columns: list[Floats] = []
         for (column, kind), terms in self.terms.items():
-            rows = left.terms((column, kind))[at], right.terms((column, kind))[to]
+            rows = left.counts((column, kind))[at], right.counts((column, kind))[to]
             shared = terms.shared(*map(terms.of_counts, rows))
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
