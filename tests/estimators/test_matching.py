@@ -502,7 +502,7 @@ def edited(folder, change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda config: config.update(version=9), "expected format version 6, got 9"),
+        (lambda config: config.update(version=9), "expected format version 7, got 9"),
         (lambda config: config.update(rows=[5, 5]), "expected"),
         (lambda config: config.update(texts=["name", "other"]), "expected"),
         (lambda config: config.update(threshold=2.0), "expected valid settings"),
@@ -534,6 +534,17 @@ def test_a_torn_folder_is_refused(fitted, tmp_path):
         RowMatcher.load(tmp_path / "none")
 
 
+@pytest.mark.parametrize("edit", [("split_feature=", "split_feature=-"), ("left_child=", "left_child=9"), ("tree", "")])
+def test_trees_that_lead_nowhere_are_refused(fitted, tmp_path, edit):
+    model, _ = fitted
+    model.save(tmp_path / "m")
+    scorer = tmp_path / "m" / "scorer"
+    scorer.write_text(scorer.read_text().replace(*edit))
+    _seal(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"^trees: expected"):
+        RowMatcher.load(tmp_path / "m")
+
+
 def test_an_assignment_is_the_best_of_all():
     random = np.random.default_rng(0)
     for _ in range(20):
@@ -560,7 +571,6 @@ def test_large_tables_in_blocks_and_samples_give_the_same_links(monkeypatch):
     chances = matcher().fit(left, right, pairs).predict_proba(pairs)
     for name, value in (("_ROWS", 17), ("_PAIRS", 29)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)
-    monkeypatch.setattr("vicinal.estimators.pair_scorers._BLOCK", 16)
     np.testing.assert_allclose(matcher().fit(left, right, pairs).predict_proba(pairs), chances, atol=1e-9)
     for name, value in (("_ALL", 10), ("_POSTINGS", (60, 20)), ("_SAMPLED", 30)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)

@@ -1,4 +1,4 @@
-"""What pairs learn from each other's probabilities: soft labels, halves that do not see each other, trees as arrays."""
+"""What pairs learn from each other's probabilities: soft labels, halves that do not see each other, trees as texts."""
 
 import lightgbm
 import numpy as np
@@ -22,7 +22,7 @@ def features_of(rows, seed=0, columns=5):
 
 
 @pytest.mark.parametrize("depth", [1, 4])
-def test_trees_of_lightgbm_as_arrays_say_the_same(depth, tmp_path):
+def test_trees_of_lightgbm_that_were_saved_say_the_same(depth, tmp_path):
     features = features_of(600)
     targets = (features[:, 0] > 0.5) * (features[:, 1] < 0.6) * 0.8 + 0.1
     settings = {
@@ -33,7 +33,7 @@ def test_trees_of_lightgbm_as_arrays_say_the_same(depth, tmp_path):
         "use_missing": False,
     }
     booster = lightgbm.train(settings, lightgbm.Dataset(features, targets), 20)
-    scorer = BoostedPairs.of_lightgbm(booster)
+    scorer = BoostedPairs(booster)
     fresh = features_of(400, 1)
     np.testing.assert_allclose(scorer.log_odds(fresh), booster.predict(fresh, raw_score=True), atol=1e-6)
     np.testing.assert_allclose(scorer.chances(fresh), booster.predict(fresh), atol=1e-6)
@@ -46,7 +46,7 @@ def test_a_booster_that_learned_nothing():
     booster = lightgbm.train(
         {"objective": "cross_entropy", "verbosity": -1}, lightgbm.Dataset(features_of(30), np.full(30, 0.3)), 3
     )
-    np.testing.assert_allclose(BoostedPairs.of_lightgbm(booster).chances(features_of(4)), 0.3, atol=1e-6)
+    np.testing.assert_allclose(BoostedPairs(booster).chances(features_of(4)), 0.3, atol=1e-6)
 
 
 def test_the_linear_model_solves_the_equations_of_soft_labels():

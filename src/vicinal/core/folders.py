@@ -34,7 +34,7 @@ MARKERS = {
     "recommender": "recommender.json",
 }
 """Our kinds of folders, with the settings file that names the format. A model is also a bank; an index may be one."""
-MATCHER_VERSION = 6
+MATCHER_VERSION = 7
 """Of the settings of a matcher, for what loads it and for what shows it without torch."""
 
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)

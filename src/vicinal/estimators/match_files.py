@@ -270,7 +270,7 @@ def _linkage(config: SavedMatcher, tables: MatchedTables, folder: Path) -> Linka
     if len(m) != len(saved.shares) or any(list(map(len, each)) != sizes for each in (*m, u)):
         raise ValueError(f"{CONFIG}: expected m and u of each comparison level, got others")
     if saved.refined is not None:
-        check_sums(folder, (REFINEMENT,), "matcher")
+        check_sums(folder, (REFINEMENT,), "matcher", LARGEST_SETTINGS)
         alone, state = linkage.alone(tables), {str(name): np.array(part) for name, part in saved.refined.items()}
         count = int(alone.sum())
         if {name: len(part) for name, part in state.items()} != dict(
@@ -350,7 +350,7 @@ def _tables(config: SavedMatcher, folder: Path, encoders: Mapping[str, str]) -> 
 
 def _learned(folder: Path, config: SavedMatcher, known: Floats, encoders: Mapping[str, str]) -> LabelScorer:
     """What was learned from labels."""
-    check_sums(folder, (SCORER,), "matcher")
+    check_sums(folder, (SCORER,), "matcher", LARGEST_SETTINGS)
     scorer, reader = BoostedPairs.load(folder / SCORER, known.shape[1]), None
     if config.reader is not None:
         named = {"pair": encoders["text"]} if "text" in encoders else {}

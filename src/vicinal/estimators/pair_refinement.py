@@ -131,7 +131,7 @@ class _Trees:
 
     def on_all(self, targets: Floats, weights: Floats) -> BoostedPairs:
         """Trees of all pairs."""
-        return BoostedPairs.of_lightgbm(self._grown(2, targets, weights))
+        return BoostedPairs(self._grown(2, targets, weights))
 
 
 def _together(lines: Floats, trees: Floats) -> Floats:
