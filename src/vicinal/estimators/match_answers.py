@@ -28,7 +28,7 @@ from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_rows import ROW
-from vicinal.estimators.match_tables import MatchedTables
+from vicinal.estimators.match_tables import MatchedTables, found_pairs
 from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
 from vicinal.estimators.pair_features import Side
 from vicinal.linkage.columns import Floats, Ids
@@ -87,8 +87,7 @@ class MatchAnswers:
             A table with columns ``left``, ``right`` (ids) and ``score``; for one table against itself, each pair once.
         """
         hits = self.tables_.candidates(self.n_candidates if k is None else check_integer("k", k))
-        rows, columns = (hits.ids >= 0).nonzero(as_tuple=True)
-        at, scores = torch.stack([rows, hits.ids[rows, columns]], dim=1).numpy(), hits.scores[rows, columns].numpy()
+        at, scores = found_pairs(hits)
         speak = self.tables_.speak(at)
         at, scores = at[speak], scores[speak]
         if self.tables_.is_single:
@@ -362,10 +361,9 @@ class MatchAnswers:
     def _nearest(self, rows: Side, vectors: Tensor | None, k: int, themselves: Ids | None = None) -> pd.DataFrame:
         right, count = self.tables_.right, len(rows.rows)
         hits = self.tables_.nearest(0, rows.lexical, vectors, k + 1, 2 * k + 20)[0]
-        query, place = (hits.ids >= 0).nonzero(as_tuple=True)
-        things = np.stack([query.numpy(), hits.ids[query, place].numpy()], axis=1)
+        things, scores = found_pairs(hits)
         at, source = pairs_of_rows(things, np.arange(count), right.thing)
-        scores = hits.scores[query, place].numpy()[source]
+        scores = scores[source]
         if themselves is not None:
             other = at[:, 1] != themselves[at[:, 0]]
             at, scores = at[other], scores[other]

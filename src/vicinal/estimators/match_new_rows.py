@@ -11,7 +11,7 @@ from torch import Tensor
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_rows import MatchTable
-from vicinal.estimators.match_tables import KEYS, MatchedTables
+from vicinal.estimators.match_tables import KEYS, MatchedTables, found_pairs
 from vicinal.estimators.pair_features import Side
 from vicinal.index import Hits
 from vicinal.index.lexical import LexicalIndex, Sparse
@@ -61,8 +61,8 @@ class NewRows:
         for row in np.setdiff1d(np.arange(len(table)), table.first) if self.is_single else ():
             self.copies.setdefault(int(table.thing[row]), []).append(table.ids[row])
         whole = linkage.competition(tables, _NONE)
-        self.competition = replace(whole, rows=(whole.rows[here], whole.rows[there]))
-        self.competition = replace(self.competition, again=(whole.again[here], whole.again[there]))
+        rows, again = (whole.rows[here], whole.rows[there]), (whole.again[here], whole.again[there])
+        self.competition = replace(whole, rows=rows, again=again)
         self.start, self.expected = linkage.start(tables), linkage.expected(tables)
         self.index: BlockIndex | None = None
         self.best, self.hits = list[Tensor](), list[Hits]()
@@ -128,8 +128,8 @@ class NewRows:
             index = LexicalIndex(self._lexical(self.later))
             later = index.search(lexical, count + self.is_single * len(more)).ids
             ids = torch.cat([ids, torch.where(later < 0, later, later + self.known)], dim=1)
-        new, place = (ids >= 0).numpy().nonzero()
-        return new, ids.numpy()[new, place], np.zeros(len(new))
+        new, other = found_pairs(Hits(ids, torch.zeros(ids.shape)))[0].T
+        return new, other, np.zeros(len(new))
 
     def _scored(self, more: MatchTable, others: Ids, at: Ids) -> tuple[Floats, Floats]:
         """Log odds of pairs of new rows and some others, each by itself, and probabilities."""

@@ -67,6 +67,12 @@ _SAMPLED = 20_000
 """Left rows that biases of hubs are computed from, at most."""
 
 
+def found_pairs(hits: Hits) -> tuple[Ids, Floats]:
+    """Queries and what was found for them ``[n, 2]``, query by query, and scores ``[n]``."""
+    rows, places = (hits.ids >= 0).nonzero(as_tuple=True)
+    return torch.stack([rows, hits.ids[rows, places]], dim=1).numpy(), hits.scores[rows, places].numpy()
+
+
 def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:
     """Encoders by kind: those that are named, and of texts the pretrained one if it is installed, else "none"."""
     return {"text": MINILM.encoder if MINILM.installed else "none", **(named or {})}
@@ -325,9 +331,7 @@ class MatchedTables:
     def _nearest_both_ways(self, k: int) -> Ids:
         parts = []
         for side in range(2 - self.is_single):
-            ids = self.candidates(k, side=side).ids.numpy()
-            rows, place = np.nonzero(ids >= 0)
-            parts.append(np.stack([rows, ids[rows, place]][:: -1 if side else 1], axis=1))
+            parts.append(found_pairs(self.candidates(k, side=side))[0][:, :: -1 if side else 1])
         pairs = np.concatenate(parts)
         pairs = np.unique(np.sort(pairs, axis=1) if self.is_single else pairs, axis=0)
         return pairs[self.speak(pairs)]

@@ -1,7 +1,5 @@
 """What match weights leave out: pairs that learn from each other's probabilities, as columns are not independent."""
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -88,7 +86,7 @@ class Refinement:
             if turn < ROUNDS - 1:
                 by_trees = trees.across(targets, weights)
             else:
-                forest = trees.on_all(targets, weights)
+                forest = trees.grown(2, targets, weights)
                 by_trees = forest.log_odds(features)
             chances = competition.chances(_together(by_lines, by_trees), matches)
         return cls(alone, state | {"weights": (point[:-1] / counts)[place], "start": point[-1:]}, forest)
@@ -111,13 +109,14 @@ class _Trees:
             for part in self.parts
         ]
 
-    def _grown(self, number: int, targets: Floats, weights: Floats) -> Any:
+    def grown(self, number: int, targets: Floats, weights: Floats) -> BoostedPairs:
+        """Trees of one half or the other, 2: of all pairs."""
         import lightgbm
 
         data, part = self.sets[number], self.parts[number]
         data.set_label(targets[part])
         data.set_weight(weights[part])
-        return lightgbm.train(self.settings, data, TREES)
+        return BoostedPairs(lightgbm.train(self.settings, data, TREES))
 
     def across(self, targets: Floats, weights: Floats) -> Floats:
         """Log odds of each half by trees of the other; 0 where there is no other half."""
@@ -125,13 +124,8 @@ class _Trees:
         for number in (0, 1):
             rest = ~self.parts[number]
             if rest.any():
-                grown = self._grown(number, targets, weights)
-                log_odds[rest] = grown.predict(self.features[rest], raw_score=True)
+                log_odds[rest] = self.grown(number, targets, weights).log_odds(self.features[rest])
         return log_odds
-
-    def on_all(self, targets: Floats, weights: Floats) -> BoostedPairs:
-        """Trees of all pairs."""
-        return BoostedPairs(self._grown(2, targets, weights))
 
 
 def _together(lines: Floats, trees: Floats) -> Floats:
