@@ -427,6 +427,8 @@ def test_trees_learn_which_pairs_match():
     scorer = BoostedPairs.fit(features[:300], matches[:300], 3)
     assert ((scorer.chances(features[300:]) > 0.5) == matches[300:]).mean() > 0.9
     assert scorer.likeness(features[:4], features[:4]).diagonal().tolist() == [1.0] * 4
+    assert scorer.likeness(features[:4], features[:0]).shape == (4, 0)  # all labelled pairs may be forgotten
+    assert len(scorer.chances(features[:0])) == 0
 
 
 def test_columns_of_other_names_are_compared():

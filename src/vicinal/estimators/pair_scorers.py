@@ -47,12 +47,15 @@ class BoostedPairs:
         )
         return cls(lightgbm.train(settings, lightgbm.Dataset(features, matches), ROUNDS))
 
-    def _predicted(self, features: Floats, **what: Any) -> Any:
-        return self.booster.predict(features, num_threads=1, **what) if len(features) else np.zeros(0)
+    def leaves(self, features: Floats) -> Ids:
+        """The leaf of each pair in each tree, ``[n, trees]``."""
+        if not len(features):  # LightGBM divides by their number
+            return np.zeros((0, self.booster.num_trees()), dtype=np.int32)
+        return np.asarray(self.booster.predict(features, pred_leaf=True, num_threads=1))
 
     def log_odds(self, features: Floats) -> Floats:
         """Log odds ``[n]`` that each pair matches."""
-        return np.asarray(self._predicted(features, raw_score=True))
+        return np.asarray(self.booster.predict(features, raw_score=True, num_threads=1))
 
     def chances(self, features: Floats) -> Floats:
         """Probability ``[n]`` that each pair matches."""
@@ -60,8 +63,8 @@ class BoostedPairs:
 
     def likeness(self, features: Floats, known: Floats) -> Floats:
         """How alike pairs ``[n, F]`` are to labelled ones ``[m, F]`` in the eyes of the scorer: ``[n, m]``."""
-        theirs = self._predicted(known, pred_leaf=True)
-        return np.stack([(theirs == leaves).mean(axis=1) for leaves in self._predicted(features, pred_leaf=True)])
+        theirs = self.leaves(known)
+        return np.stack([(theirs == leaves).mean(axis=1) for leaves in self.leaves(features)])
 
     def save(self, path: Path) -> None:
         """Write the trees to a file, as a text."""
