@@ -25,8 +25,8 @@ from sklearn.model_selection import GridSearchCV
 
 from vicinal.calibration import best_f1
 from vicinal.estimators import RowMatcher, TuningPlan
-from vicinal.estimators.pair_features import shown_text
 from vicinal.estimators.pair_scorers import BoostedPairs
+from vicinal.linkage.cell_forms import shown_text
 from vicinal.metrics import link_quality
 
 SETS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")

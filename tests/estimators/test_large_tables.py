@@ -191,11 +191,14 @@ def test_added_rows_are_in_the_journal_of_the_folder(tmp_path):
     assert len(RowMatcher.load(tmp_path / "m").tables_.left) == ROWS
 
 
-def test_new_rows_of_a_matcher_without_sign_or_with_a_scorer():
+def test_new_rows_of_a_matcher_without_sign_or_with_a_scorer(monkeypatch):
     left, right = tables()
     pairs = pd.DataFrame({"left": range(20, 240), "right": range(20, 240)})
     model = RowMatcher(encoders={"text": "none"}).fit(left[20:], right, pairs)
-    links = model.add(left[:20])
+    with monkeypatch.context() as patch:
+        patch.setattr(RowMatcher, "link", None)  # nothing is linked again
+        links = model.add(left[:20])
+    assert len(links) > 10
     assert (links["left"] == links["right"]).mean() > 0.9
     assert set(links["left"]) <= set(range(20))
     strangers = right.assign(name=right["name"].str[::-1], town="", born="", weight=range(ROWS))

@@ -13,7 +13,7 @@ from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.labelled_pairs import SameThings
 from vicinal.estimators.linking import pairs_of_rows
-from vicinal.estimators.pair_features import normal_text
+from vicinal.linkage.cell_forms import normal_text
 
 NO_ENCODER = {"text": "none"}
 WORDS = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "hazel", "ivory", "jade", "kelp", "lemon"]
@@ -266,7 +266,7 @@ def test_copies_stay_through_add_forget_and_a_folder(tmp_path):
         assert each.search_ids([200], 1)["right"].tolist() == [103]
         each.forget([200])
         assert len(each.tables_.left.first) == len(each.tables_.left.vectors) == 60
-        cells = each.tables_.left.things["name"].map(normal_text)
+        cells = each.tables_.left.frame["name"].map(normal_text)
         assert normal_text(names[3]) not in set(cells)
     pd.testing.assert_frame_equal(again.link(), model.link())
 

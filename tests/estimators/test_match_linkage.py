@@ -6,11 +6,12 @@ import unicodedata
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from references.persons import ENDS, STEMS, persons, slipped, two_tables
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.match_model import DIGITS
-from vicinal.estimators.pair_features import CODED, PairFeatures
+from vicinal.estimators.match_rows import CODED, MatchColumns, MatchTable
 from vicinal.linkage.levels import LEVELS
 
 
@@ -237,12 +238,13 @@ def test_rows_that_come_are_told_as_if_all_were_linked_again(to, learned, monkey
     model.fit(*tables[to], pairs if learned else None)
     assert learned == (model.learned_ is not None)
     assert model.linkage_.refinement is not None
-    monkeypatch.setattr(RowMatcher, "_links_of", None)  # nothing is linked again
     side = "right" if to == "right" else "left"
-    found = pd.concat([*(model.add(new.iloc[[row]], side) for row in range(6)), model.add(new.iloc[6:], side)])
+    with monkeypatch.context() as patch:
+        patch.setattr(RowMatcher, "link", None)  # nothing is linked again
+        found = pd.concat([*(model.add(new.iloc[[row]], side) for row in range(6)), model.add(new.iloc[6:], side)])
     if to == "left":  # another row is linked to the right one of this copy of it
         twin = model.tables_.more(0, one.iloc[[10]].assign(id="twin"), None)
-        assert model.new_rows_[0].pairs(model.tables_.alone(twin))[2].max() < 0.6
+        assert model.new_rows_[0].pairs(twin)[2].max() < 0.6
     again = model.link()
     again = again[again[["left", "right"]].isin(new["id"].tolist()).any(axis=1)]
     chances = [
@@ -504,8 +506,11 @@ def test_words_with_digits_of_texts_count_beside_columns_of_numbers(title):
 def test_amounts_that_both_list_are_no_codes_and_a_size_is_one():
     titles = ["office mk7", "office 2007", "screw m3 x 20"]
     left = pd.DataFrame({"title": titles, "price": [61.65, 247.0, 8.0], "year": [2003, 2007, 2011]})
-    coded = PairFeatures(["title"], ["price", "year"]).column(left, CODED)
-    assert coded == ["office mk7 2003", "office 2007 2007", "screw m3x20 2011"]
+    table, columns = (
+        MatchTable("left", left, np.arange(3), torch.zeros(0)),
+        MatchColumns(["title"], ["price", "year"], {}),
+    )
+    assert columns.texts_of(table, CODED, np.arange(3)) == ["office mk7 2003", "office 2007 2007", "screw m3x20 2011"]
 
 
 @pytest.mark.sweep(9)

@@ -15,8 +15,8 @@ from vicinal.core.folders import _seal
 from vicinal.estimators import RowMatcher
 from vicinal.estimators.labelled_pairs import lack_of_labels, pair_positions
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
-from vicinal.estimators.match_rows import read_tables
-from vicinal.estimators.pair_features import PairFeatures, _of_codes, _of_words
+from vicinal.estimators.match_rows import MatchColumns, MatchTable, read_tables
+from vicinal.estimators.pair_features import PairFeatures, Side, _of_codes, _of_words
 from vicinal.estimators.pair_scorers import BoostedPairs
 
 WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
@@ -233,7 +233,7 @@ def test_a_seed_is_a_model_and_rows_are_encoded_whole(tmp_path):
     one.save(tmp_path / "m")
     loaded = RowMatcher.load(tmp_path / "m")
     for model in (one, loaded):  # no n-gram is left out, as it is in training
-        vectors = model.tables_.vectors_of(model.tables_.left.frame)
+        vectors = model.tables_.vectors_of(model.tables_.left, np.arange(len(left)))
         torch.testing.assert_close(vectors, model.tables_.left.vectors)
 
 
@@ -427,6 +427,8 @@ def test_trees_learn_which_pairs_match():
     scorer = BoostedPairs.fit(features[:300], matches[:300], 3)
     assert ((scorer.chances(features[300:]) > 0.5) == matches[300:]).mean() > 0.9
     assert scorer.likeness(features[:4], features[:4]).diagonal().tolist() == [1.0] * 4
+    assert scorer.likeness(features[:4], features[:0]).shape == (4, 0)  # all labelled pairs may be forgotten
+    assert len(scorer.chances(features[:0])) == 0
 
 
 def test_columns_of_other_names_are_compared():
@@ -534,6 +536,17 @@ def test_a_torn_folder_is_refused(fitted, tmp_path):
         RowMatcher.load(tmp_path / "none")
 
 
+@pytest.mark.parametrize("edit", [("split_feature=", "split_feature=-"), ("left_child=", "left_child=9"), ("tree", "")])
+def test_trees_that_lead_nowhere_are_refused(fitted, tmp_path, edit):
+    model, _ = fitted
+    model.save(tmp_path / "m")
+    scorer = tmp_path / "m" / "scorer"
+    scorer.write_text(scorer.read_text().replace(*edit))
+    _seal(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"^trees: expected"):
+        RowMatcher.load(tmp_path / "m")
+
+
 def test_an_assignment_is_the_best_of_all():
     random = np.random.default_rng(0)
     for _ in range(20):
@@ -560,7 +573,6 @@ def test_large_tables_in_blocks_and_samples_give_the_same_links(monkeypatch):
     chances = matcher().fit(left, right, pairs).predict_proba(pairs)
     for name, value in (("_ROWS", 17), ("_PAIRS", 29)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)
-    monkeypatch.setattr("vicinal.estimators.pair_scorers._BLOCK", 16)
     np.testing.assert_allclose(matcher().fit(left, right, pairs).predict_proba(pairs), chances, atol=1e-9)
     for name, value in (("_ALL", 10), ("_POSTINGS", (60, 20)), ("_SAMPLED", 30)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)
@@ -573,13 +585,14 @@ def test_large_tables_in_blocks_and_samples_give_the_same_links(monkeypatch):
 def test_vectors_are_searched_by_the_index_of_that_name(index, tmp_path):
     pytest.importorskip(index.partition(":")[0].replace("milvus", "milvus_lite"))
     left, right, pairs = shops(40, vectors=True)
-    exact = matcher().fit(left, right, pairs).link()
+    exact = matcher().fit(left, right, pairs)
     model = matcher(index=index.format(tmp_path)).fit(left, right, pairs)
-    pd.testing.assert_frame_equal(model.link(), exact, rtol=1e-4)
+    pd.testing.assert_frame_equal(model.link(), exact.link(), rtol=1e-4)
     model.close()
-    pd.testing.assert_frame_equal(
-        model.search(left.head(2), 3), matcher().fit(left, right, pairs).search(left.head(2), 3)
-    )
+    pd.testing.assert_frame_equal(model.search(left.head(2), 3), exact.search(left.head(2), 3))
+    links = [each.forget(left["sku"][:9]).add(left[:9]) for each in (model, exact)]
+    assert len(links[1]) > 5
+    pd.testing.assert_frame_equal(*links, rtol=1e-4)
     model.close()
 
 
@@ -613,6 +626,16 @@ def test_features_have_names_and_stay_within_their_range(fitted):
     assert isinstance(model.tables_.features, PairFeatures)
 
 
+def counted(tables, texts, numbers):
+    """Two tables by whose cells terms are counted."""
+    features = PairFeatures(MatchColumns(texts, numbers, {}))
+    ids = [np.arange(len(table)) for table in tables]
+    both = [MatchTable(*each, torch.zeros(0)) for each in zip(("left", "right"), tables, ids, strict=True)]
+    sides = [Side(features, table) for table in both]
+    features.fit(sides)
+    return sides
+
+
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [
@@ -626,8 +649,7 @@ def test_features_have_names_and_stay_within_their_range(fitted):
 )
 def test_codes_are_found_anywhere_in_the_other_row(left, right, expected):
     tables = [pd.DataFrame({"name": [text, "chair xy-77"]}) for text in (left, right)]
-    features = PairFeatures(["name"], [])
-    sides = [side.parts[0] for side in features.fit(tables)]
+    sides = [side.parts[0] for side in counted(tables, ["name"], [])]
     least, rarest, near = np.concatenate(_of_codes(sides, np.array([[0, 0]])))
     assert least == pytest.approx(expected[0])
     assert (rarest > 0.5) == expected[1] if expected[1] != -1 else rarest == -1
@@ -645,7 +667,7 @@ def test_codes_are_found_anywhere_in_the_other_row(left, right, expected):
 )
 def test_words_are_found_anywhere_in_the_other_row_and_lost_ones_are_weighed(left, right, expected):
     tables = [pd.DataFrame({"name": [text, f"ink case {side}"]}) for side, text in enumerate((left, right))]
-    sides = [side.parts[1] for side in PairFeatures(["name"], []).fit(tables)]
+    sides = [side.parts[1] for side in counted(tables, ["name"], [])]
     least, most, lost, all_lost = np.concatenate(_of_words(sides, np.array([[0, 0]])))
     assert (least, most) == pytest.approx(expected[:2], abs=0.17)
     assert (round(lost), round(all_lost)) == expected[2:]
@@ -656,10 +678,9 @@ def test_numbers_agree_whatever_their_unit_and_amounts_are_none():
         pd.DataFrame({"name": ["16.0 mp camera, 4gb", "camera"], "price": [price, 9.0]}) for price in (199.0, 150.0)
     ]
     tables[1]["name"] = ["camera 16mp 4 gb", "camera 14mp 4 gb"]
-    features = PairFeatures(["name"], ["price"])
-    sides, rivals = features.fit(tables), [None, None]
-    found = features.of(*sides, np.array([[0, 0], [0, 1], [1, 0]]), rivals, None)
-    share = found[:, features.names.index("row: numbers least share")]
+    sides = counted(tables, ["name"], ["price"])
+    found = sides[0].features.of(*sides, np.array([[0, 0], [0, 1], [1, 0]]), [None, None], None)
+    share = found[:, sides[0].features.names.index("row: numbers least share")]
     assert share[0] == pytest.approx(1)
     assert 0 < share[1] < 0.6
     assert share[2] == -1
@@ -744,3 +765,14 @@ def test_points_in_one_cell_are_two_columns_also_of_rows_that_are_added():
     assert "where" in table.frame
     (table, _), _ = read_tables([left.assign(**{"where 1": 7}), right], (None, None), (None, None))
     assert {"where", "where 1"} <= set(table.frame), "whose name is taken"
+
+
+def test_tables_that_share_vectors_alone_are_linked():
+    vectors = np.random.default_rng(0).normal(size=(2, 40, 5))
+    left, right = (
+        pd.DataFrame({"id": range(40), "vector": each.tolist()})
+        for each in (vectors[0], vectors[0] + 0.05 * vectors[1])
+    )
+    links = RowMatcher().fit(left, right).link()
+    assert len(links) == 40
+    assert (links["left"] == links["right"]).all()

@@ -1,4 +1,4 @@
-"""What pairs learn from each other's probabilities: soft labels, halves that do not see each other, trees as arrays."""
+"""What pairs learn from each other's probabilities: soft labels, halves that do not see each other, trees as texts."""
 
 import lightgbm
 import numpy as np
@@ -22,7 +22,7 @@ def features_of(rows, seed=0, columns=5):
 
 
 @pytest.mark.parametrize("depth", [1, 4])
-def test_trees_of_lightgbm_as_arrays_say_the_same(depth, tmp_path):
+def test_trees_of_lightgbm_that_were_saved_say_the_same(depth, tmp_path):
     features = features_of(600)
     targets = (features[:, 0] > 0.5) * (features[:, 1] < 0.6) * 0.8 + 0.1
     settings = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vicinal.core.identity import without_accents
 from vicinal.data.spelling import GAPS
-from vicinal.estimators.pair_features import normal_text
+from vicinal.linkage.cell_forms import normal_text
 from vicinal.linkage.columns import CodedColumn
 
 

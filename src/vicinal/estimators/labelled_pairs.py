@@ -11,7 +11,7 @@ from vicinal.core import listed, short
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import connected
 from vicinal.estimators.match_rows import MatchTable
-from vicinal.estimators.match_tables import MatchedTables
+from vicinal.estimators.match_tables import MatchedTables, found_pairs
 from vicinal.linkage.columns import Ids
 
 _CLOSED = 20
@@ -177,10 +177,9 @@ def closed_pairs(
     follow = _as_pairs(tables, same.pairs(positions_of(pairs[pairs["match"] == 1]), _CLOSED), 1)
     parts = [pairs, follow]
     if implicit:
-        at = torch.from_numpy(pairs.loc[pairs["match"] == 1, "left"].unique())
-        ids = tables.candidates(n_candidates, at).ids
-        rows, columns = (ids >= 0).nonzero(as_tuple=True)
-        others = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
+        at = pairs.loc[pairs["match"] == 1, "left"].unique()
+        others, _ = found_pairs(tables.candidates(n_candidates, torch.from_numpy(at)))
+        others[:, 0] = at[others[:, 0]]
         others = np.unique(np.sort(others, axis=1), axis=0) if tables.is_single else others
         parts.append(_as_pairs(tables, others[~same.are_same(others)], 0))
     both = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], ignore_index=True)

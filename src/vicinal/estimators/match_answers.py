@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,10 @@ from vicinal.estimators.linking import (
 from vicinal.estimators.match_clusters import AGAINST, LARGEST, cut
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
-from vicinal.estimators.match_tables import MatchedTables
+from vicinal.estimators.match_rows import ROW
+from vicinal.estimators.match_tables import MatchedTables, found_pairs
 from vicinal.estimators.pair_explanation import PairExplanation, PairExplanations, explained_cells
+from vicinal.estimators.pair_features import Side
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.competition import partners
 from vicinal.metrics import candidate_recall
@@ -84,8 +87,7 @@ class MatchAnswers:
             A table with columns ``left``, ``right`` (ids) and ``score``; for one table against itself, each pair once.
         """
         hits = self.tables_.candidates(self.n_candidates if k is None else check_integer("k", k))
-        rows, columns = (hits.ids >= 0).nonzero(as_tuple=True)
-        at, scores = torch.stack([rows, hits.ids[rows, columns]], dim=1).numpy(), hits.scores[rows, columns].numpy()
+        at, scores = found_pairs(hits)
         speak = self.tables_.speak(at)
         at, scores = at[speak], scores[speak]
         if self.tables_.is_single:
@@ -332,12 +334,14 @@ class MatchAnswers:
             frame = pd.DataFrame({self.tables_.columns.texts[0]: list(texts)})
         else:
             frame = as_table("queries", queries).rename(columns=str).reset_index(drop=True)
-        rows = self.tables_.row_texts(frame)
-        if not rows or not all(rows):
+        at = np.arange(len(frame))
+        table = replace(self.tables_.left, frame=frame, ids=at, keys=None)
+        rows = Side(self.tables_.features, table, at)
+        if not len(frame) or not all(rows.texts(ROW)):
             raise ValueError("queries: expected words to look for, got none; an empty text is like nothing")
         media = self.tables_.columns.media
         whole = all(name in frame.columns and frame[name].notna().all() for name in media)
-        vectors = self.tables_.vectors_of(frame, self.tables_.left.root) if whole else None
+        vectors = self.tables_.vectors_of(table, at) if whole else None
         return self._nearest(rows, vectors, check_integer("k", k))
 
     def search_ids(self, ids: Sequence[Any], k: int = 10) -> pd.DataFrame:
@@ -352,17 +356,14 @@ class MatchAnswers:
         left = self.tables_.left
         at = left.positions(list(ids), "ids")
         themselves = at if self.tables_.is_single else None
-        return self._nearest(self.tables_.row_texts(left.frame.iloc[at]), left.vectors[left.thing[at]], k, themselves)
+        return self._nearest(Side(self.tables_.features, left, at), left.vectors[left.thing[at]], k, themselves)
 
-    def _nearest(
-        self, rows: Sequence[str], vectors: Tensor | None, k: int, themselves: Ids | None = None
-    ) -> pd.DataFrame:
-        right, lexical = self.tables_.right, self.tables_.features.lexical(rows)
-        hits = self.tables_.nearest(0, lexical, vectors, k + 1, 2 * k + 20)[0]
-        query, place = (hits.ids >= 0).nonzero(as_tuple=True)
-        things = np.stack([query.numpy(), hits.ids[query, place].numpy()], axis=1)
-        at, source = pairs_of_rows(things, np.arange(len(rows)), right.thing)
-        scores = hits.scores[query, place].numpy()[source]
+    def _nearest(self, rows: Side, vectors: Tensor | None, k: int, themselves: Ids | None = None) -> pd.DataFrame:
+        right, count = self.tables_.right, len(rows.rows)
+        hits = self.tables_.nearest(0, rows.lexical, vectors, k + 1, 2 * k + 20)[0]
+        things, scores = found_pairs(hits)
+        at, source = pairs_of_rows(things, np.arange(count), right.thing)
+        scores = scores[source]
         if themselves is not None:
             other = at[:, 1] != themselves[at[:, 0]]
             at, scores = at[other], scores[other]

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core.threads import in_threads
+from vicinal.estimators.match_rows import CODED
 from vicinal.estimators.match_tables import MatchedTables
-from vicinal.estimators.pair_features import CODED
 from vicinal.estimators.pair_refinement import Refinement
 from vicinal.linkage.columns import CodedColumn, Floats, Ids, Kind
 from vicinal.linkage.competition import Competition

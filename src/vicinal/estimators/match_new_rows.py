@@ -11,7 +11,8 @@ from torch import Tensor
 from vicinal.estimators.match_labels import LabelScorer
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_rows import MatchTable
-from vicinal.estimators.match_tables import KEYS, MatchedTables
+from vicinal.estimators.match_tables import KEYS, MatchedTables, found_pairs
+from vicinal.estimators.pair_features import Side
 from vicinal.index import Hits
 from vicinal.index.lexical import LexicalIndex, Sparse
 from vicinal.linkage.block_keys import Cells
@@ -60,8 +61,8 @@ class NewRows:
         for row in np.setdiff1d(np.arange(len(table)), table.first) if self.is_single else ():
             self.copies.setdefault(int(table.thing[row]), []).append(table.ids[row])
         whole = linkage.competition(tables, _NONE)
-        self.competition = replace(whole, rows=(whole.rows[here], whole.rows[there]))
-        self.competition = replace(self.competition, again=(whole.again[here], whole.again[there]))
+        rows, again = (whole.rows[here], whole.rows[there]), (whole.again[here], whole.again[there])
+        self.competition = replace(whole, rows=rows, again=again)
         self.start, self.expected = linkage.start(tables), linkage.expected(tables)
         self.index: BlockIndex | None = None
         self.best, self.hits = list[Tensor](), list[Hits]()
@@ -80,7 +81,7 @@ class NewRows:
         return [self.ids[place], *self.copies.get(place, ())]
 
     def put(self, more: MatchTable) -> None:
-        """Let later rows be compared with these, too; see :meth:`MatchedTables.alone`."""
+        """Let later rows be compared with these, too, each a thing of its own."""
         self.ids += more.ids.tolist()
         self.later = _as_things(self.later, more)
         if self.index is not None:
@@ -94,7 +95,7 @@ class NewRows:
         return Cells(self.tables.some([more], []).coded())
 
     def _lexical(self, more: MatchTable) -> Sparse:
-        return self.tables.features.lexical(self.tables.row_texts(more.frame))
+        return Side(self.tables.features, more).lexical
 
     def pairs(self, more: MatchTable) -> tuple[Ids, Floats, Floats]:
         """Places of new rows and of those that they may be ``[n, 2]``, log odds by themselves, and probabilities.
@@ -127,8 +128,8 @@ class NewRows:
             index = LexicalIndex(self._lexical(self.later))
             later = index.search(lexical, count + self.is_single * len(more)).ids
             ids = torch.cat([ids, torch.where(later < 0, later, later + self.known)], dim=1)
-        new, place = (ids >= 0).numpy().nonzero()
-        return new, ids.numpy()[new, place], np.zeros(len(new))
+        new, other = found_pairs(Hits(ids, torch.zeros(ids.shape)))[0].T
+        return new, other, np.zeros(len(new))
 
     def _scored(self, more: MatchTable, others: Ids, at: Ids) -> tuple[Floats, Floats]:
         """Log odds of pairs of new rows and some others, each by itself, and probabilities."""
@@ -147,10 +148,8 @@ class NewRows:
         old = others[others < self.known]
         parts = [self.table.rows(self.table.first[old])] if len(old) else []
         parts += [self.later.rows(others[len(old) :] - self.known)] if len(old) < len(others) else []
-        places, nobody = (
-            torch.from_numpy(others),
-            torch.full((len(others), 2), -1),
-        )  # the best other rows are no new ones
+        places = torch.from_numpy(others)
+        nobody = torch.full((len(others), 2), -1)  # the best other rows are no new ones
         best = [[_placed(hits, others) for hits in self.hits], [Hits(nobody, scores[places]) for scores in self.best]]
         if self.is_single:
             both = [Hits(*map(torch.cat, zip(there, here, strict=True))) for here, there in zip(*best, strict=True)]

@@ -1,6 +1,7 @@
 """One of two tables that are matched: its rows and ids, which of them are equal, and the columns that both have."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,12 +22,22 @@ from vicinal.data.same_columns import same_columns, sources_of, with_points_apar
 from vicinal.encoders import Kind, infer_kinds
 from vicinal.encoders.kinds import is_list
 from vicinal.estimators.inputs import as_table
-from vicinal.estimators.pair_features import normal_text, shown_text
 from vicinal.linkage.block_keys import Hashes, mixed, text_hashes
+from vicinal.linkage.cell_forms import normal_text, shown_text
 from vicinal.linkage.columns import Ids
 
 SIDES, _NAMED_TABLES = ("left", "right"), ("the left table", "the right one")
 """Names of the two tables, in files and in sentences."""
+
+ROW, CODED = "\0row", "\0codes"
+"""Stand for all columns together, where codes are looked for without the amounts of shared numbers: they would count
+twice. No column of a table is called so."""
+
+LONG = 4
+"""Letters of a code that is looked for within the other row, at least."""
+
+_TIMES = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=\d)")
+"""Between the lengths of a size, which is one code: M3 x 20 and M3x20."""
 
 _FEW = 100
 """Cells that are not worth a look for distinct ones, at most."""
@@ -58,7 +69,7 @@ class MatchTable:
     form: TableForm = field(default_factory=TableForm)
     sources: dict[str, list[str]] = field(default_factory=dict)
     keys: Hashes | None = None
-    _cells: dict[str, tuple[Ids, list[str]]] = field(default_factory=dict, init=False, repr=False)
+    _cells: dict[str, tuple[Ids, Ids]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
@@ -76,20 +87,25 @@ class MatchTable:
     def __len__(self) -> int:
         return len(self.frame)
 
-    @property
-    def things(self) -> pd.DataFrame:
-        """The first row of each thing."""
-        return self.frame if len(self.first) == len(self) else self.frame.iloc[self.first]
-
-    def cells(self, name: str) -> tuple[Ids, list[str]]:
-        """Codes ``[n]`` of the cells of a column, -1 where there is none, and the normal form of each distinct one."""
+    def cells(self, name: str) -> tuple[Ids, Ids]:
+        """Codes ``[n]`` of the cells of a column, and the normal form of each distinct one, the last of which is ""."""
         if name not in self._cells:
             column = self.frame[name]
             if column.dtype == object:  # objects may be equal and not the same
                 column = pd.Series([_text(cell) for cell in column.tolist()], dtype=object)
             codes, distinct = pd.factorize(column) if len(column) > _FEW else (np.arange(len(column)), column)
-            self._cells[name] = codes.astype(np.int32), [normal_text(cell) for cell in distinct.tolist()]
+            values = np.array([*map(normal_text, distinct.tolist()), ""], dtype=object)
+            self._cells[name] = (codes % len(values)).astype(np.int32), values  # -1 is an empty cell
         return self._cells[name]
+
+    def texts(self, name: str, rows: Ids, *, shown: bool = False) -> list[str]:
+        """A column in some rows, in its normal form or as it is ``shown``; "" where nothing is."""
+        if name not in self.frame.columns:
+            return [""] * len(rows)
+        if shown:
+            return [shown_text(cell) for cell in self.frame[name].iloc[rows].tolist()]
+        codes, values = self.cells(name)
+        return list(values[codes[rows]])
 
     @cached_property
     def row_keys(self) -> Hashes:
@@ -99,7 +115,7 @@ class MatchTable:
         keys = np.zeros(len(self.frame), dtype=np.uint64)
         for name in self.frame.columns:
             codes, values = self.cells(name)
-            keys = mixed([keys, text_hashes([*values, ""])[codes]])
+            keys = mixed([keys, text_hashes(values.tolist())[codes]])
         return keys
 
     def positions(self, ids: Any, name: str = "pairs") -> Ids:
@@ -271,6 +287,23 @@ class MatchColumns:
             raise ValueError(f"right: expected a shared column with values in both, got {listed(names, 60)} without")
         numbers = [name for name in filled if _is_number(left[name]) and _is_number(right[name])]
         return cls([name for name in filled if name not in numbers], numbers, media)
+
+    @property
+    def compared(self) -> list[str]:
+        """The columns that are compared cell by cell."""
+        return [*self.texts, *self.numbers]
+
+    def texts_of(self, table: MatchTable, column: str, rows: Ids, *, shown: bool = False) -> list[str]:
+        """A column in some rows; :data:`ROW`: all of a row, the shared ones first; :data:`CODED`: without amounts."""
+        if column not in (ROW, CODED):
+            return table.texts(column, rows, shown=shown)
+        names = [*self.texts, *(name for name in table.frame.columns if name not in {*self.texts, *self.media})]
+        cells = [table.texts(name, rows, shown=shown) for name in names]
+        for place, name in enumerate(names if column == CODED else ()):
+            if name in self.numbers:  # years and keys are codes
+                cells[place] = [cell if cell.isdigit() and len(cell) >= LONG else "" for cell in cells[place]]
+        whole = [" ".join(filter(None, row)) for row in zip([""] * len(rows), *cells, strict=True)]
+        return whole if column == ROW else [_TIMES.sub("x", row) for row in whole]
 
 
 def _is_number(cells: "pd.Series[Any]") -> bool:

@@ -23,11 +23,11 @@ from vicinal.core.threads import in_threads, pieces
 from vicinal.data.spelling import GAPS
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder
 from vicinal.encoders.minilm import MINILM
-from vicinal.estimators.match_rows import MatchColumns, MatchTable
-from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side, shown_text
+from vicinal.estimators.match_rows import ROW, MatchColumns, MatchTable
+from vicinal.estimators.pair_features import PairFeatures, Rivals, Side
 from vicinal.estimators.pair_reader import pair_texts
 from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
-from vicinal.index.lexical import LexicalIndex, Sparse, fuse, presence
+from vicinal.index.lexical import LexicalIndex, Sparse, fuse
 from vicinal.linkage.block_keys import Cells
 from vicinal.linkage.block_recall import estimated_recall
 from vicinal.linkage.block_rules import choose_rules
@@ -67,6 +67,12 @@ _SAMPLED = 20_000
 """Left rows that biases of hubs are computed from, at most."""
 
 
+def found_pairs(hits: Hits) -> tuple[Ids, Floats]:
+    """Queries and what was found for them ``[n, 2]``, query by query, and scores ``[n]``."""
+    rows, places = (hits.ids >= 0).nonzero(as_tuple=True)
+    return torch.stack([rows, hits.ids[rows, places]], dim=1).numpy(), hits.scores[rows, places].numpy()
+
+
 def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:
     """Encoders by kind: those that are named, and of texts the pretrained one if it is installed, else "none"."""
     return {"text": MINILM.encoder if MINILM.installed else "none", **(named or {})}
@@ -103,7 +109,7 @@ class MatchedTables:
         self._tables, self.columns, self.index, self.like = list(tables), columns, index, like or {}
         self._waiting: list[tuple[int, MatchTable]] = []
         self.encoder = None if encoder is None else encoder.eval()  # in training mode it leaves out n-grams at random
-        self.features = features or PairFeatures(columns.texts, columns.numbers)
+        self.features = features or PairFeatures(columns)
         self.temperature: float | None = None
         self._known = dict(known or {})
         self.cache_dir = None if cache_dir is None else Path(cache_dir)
@@ -134,18 +140,16 @@ class MatchedTables:
             encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
             both = cls(tables, columns, encoder, index, cache_dir=cache_dir)
             if encoder is not None:
-                encoder.fit(pd.concat([both.encoder_rows(table.things) for table in both.tables], ignore_index=True))
-        things = [both.words(table.things) for table in both.tables]
-        is_part = both.is_large and not counted
-        if is_part:
-            things = [each.sample(min(len(each), _COUNTED), random_state=seed) for each in things]
-        sides = both.features.fit(things)
+                encoder.fit(pd.concat([both.encoder_rows(each, each.first) for each in both.tables], ignore_index=True))
+        sides = [both.side(number) for number in range(len(tables))]
+        if both.is_large and not counted:
+            some = [pd.Series(each.rows).sample(min(len(each.rows), _COUNTED), random_state=seed) for each in sides]
+            sides = [Side(both.features, *each) for each in zip(both.tables, map(np.asarray, some), strict=True)]
+        both.features.fit(sides)
         for table in both.tables:
             if encoder is not None:
                 log(f"encoding {len(table.first)} rows")
-            table.vectors = both.vectors_of(table.things, table.root)
-        for number, side in enumerate(() if is_part else sides):
-            both.once(("side", number), partial(lambda each: each, side))
+            table.vectors = both.vectors_of(table, table.first)
         return both
 
     @property
@@ -160,25 +164,21 @@ class MatchedTables:
             self._join(number, [rows for place, rows in waiting if place == number])
 
     def more(self, number: int, rows: Any, id_column: str | None) -> MatchTable:
-        """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them; see :meth:`add`."""
-        return self._tables[number].more(rows, id_column, self.columns.numbers)
-
-    def alone(self, more: MatchTable) -> MatchTable:
-        """Further rows with their vectors, each a thing of its own."""
-        return replace(more, vectors=self.vectors_of(more.frame, more.root), keys=np.arange(len(more), dtype=np.uint64))
+        """Further rows of a table, 0 for the left one, -1 for the right one, as it reads them, with their vectors."""
+        more = self._tables[number].more(rows, id_column, self.columns.numbers)
+        more.vectors = self.vectors_of(more, np.arange(len(more)))
+        return more
 
     def add(self, number: int, more: MatchTable) -> None:
-        """Put rows into a table; but for vectors, what grows with its size is done when the tables are asked for."""
-        if self.encoder is not None:
-            self._join(number, [more])
-            return
+        """Put :meth:`more` rows into a table; what grows with its size is done when the tables are asked for."""
         self._tables[number].places.update(more.places)
         self._waiting.append((number, more))
 
     def _join(self, number: int, rows: Sequence[MatchTable]) -> None:
         table = self._tables[number]
         joined = table.joined(rows)
-        joined.vectors = torch.cat([table.vectors, self.vectors_of(joined.things.iloc[len(table.first) :], table.root)])
+        new = torch.from_numpy(joined.first[len(table.first) :] - len(table))
+        joined.vectors = torch.cat([table.vectors, torch.cat([each.vectors for each in rows])[new]])
         self.change(number, joined)
 
     @property
@@ -238,30 +238,20 @@ class MatchedTables:
 
     # Rows.
 
-    def words(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The columns of rows that are read as texts or numbers; shared ones that they lack are empty."""
-        frame = frame.drop(columns=[name for name in self.columns.media if name in frame.columns])
-        lost = [name for name in (*self.columns.texts, *self.columns.numbers) if name not in frame.columns]
-        return frame.assign(**dict.fromkeys(lost))
-
-    def row_texts(self, frame: pd.DataFrame, column: str = ROW) -> list[str]:
-        """All cells of each row as one text, or those of a column."""
-        return self.features.column(self.words(frame), column)
-
-    def encoder_rows(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def encoder_rows(self, table: MatchTable, rows: Ids) -> pd.DataFrame:
         """Rows as the encoder reads them."""
-        return frame[list(self.columns.media)].assign(**{ROW: self.features.column(self.words(frame), ROW, shown_text)})
+        media = table.frame[list(self.columns.media)].iloc[rows]
+        return media.assign(**{ROW: self.columns.texts_of(table, ROW, rows, shown=True)})
 
-    def vectors_of(self, frame: pd.DataFrame, root: Path | None = None) -> Tensor:
-        """Unit vectors ``[n, d]`` in which each part of the encoder has the same length; paths start from ``root``."""
+    def vectors_of(self, table: MatchTable, rows: Ids) -> Tensor:
+        """Unit vectors ``[n, d]`` of rows, in which each part of the encoder has the same length."""
         if self.encoder is None:
-            return torch.zeros(len(frame), 0)
+            return torch.zeros(len(rows), 0)
         blocks = [torch.zeros(0, self.encoder.dim)]
-        for start in range(0, len(frame), _ROWS):
-            rows = self.encoder_rows(frame.iloc[start : start + _ROWS])
-            inputs = self.encoder.cache(self.encoder.prepare(rows, root))
+        for part in pieces(len(rows), _ROWS):
+            inputs = self.encoder.cache(self.encoder.prepare(self.encoder_rows(table, rows[part]), table.root))
             with torch.no_grad():
-                vectors = self.encoder(inputs.select(torch.arange(len(rows)))).float()
+                vectors = self.encoder(inputs.select(torch.arange(len(rows[part])))).float()
             parts = vectors.split([part.dim for part in self.encoder.encoders], dim=1)
             blocks.append(l2_normalize(torch.cat([l2_normalize(part) for part in parts], dim=1)))
         return torch.cat(blocks)
@@ -300,15 +290,12 @@ class MatchedTables:
         """The same of a side; both are one if there is one table."""
         return self.once((what, side * (not self.is_single)), lambda: make(self.tables[-side]))
 
-    def _side(self, side: int) -> Side:
-        return self._of("side", side, lambda table: self.features.side(self.words(table.things)))
+    def side(self, side: int) -> Side:
+        """The things of a side as pairs are made of them."""
+        return self._of("side", side, partial(Side, self.features))
 
     def _lexical(self, side: int) -> LexicalIndex:
-        def make(table: MatchTable) -> LexicalIndex:
-            known = self._known.get(("side", side * (not self.is_single)))  # of which a search needs no more
-            return LexicalIndex(known.lexical if known else self.features.lexical(self.row_texts(table.things)))
-
-        return self._of("words", side, make)
+        return self._of("words", side, lambda _: LexicalIndex(self.side(side).lexical))
 
     def by_vectors(
         self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True
@@ -344,9 +331,7 @@ class MatchedTables:
     def _nearest_both_ways(self, k: int) -> Ids:
         parts = []
         for side in range(2 - self.is_single):
-            ids = self.candidates(k, side=side).ids.numpy()
-            rows, place = np.nonzero(ids >= 0)
-            parts.append(np.stack([rows, ids[rows, place]][:: -1 if side else 1], axis=1))
+            parts.append(found_pairs(self.candidates(k, side=side))[0][:, :: -1 if side else 1])
         pairs = np.concatenate(parts)
         pairs = np.unique(np.sort(pairs, axis=1) if self.is_single else pairs, axis=0)
         return pairs[self.speak(pairs)]
@@ -380,8 +365,7 @@ class MatchedTables:
 
     def coded(self, kinds: Mapping[str, KindOfCells] | None = None) -> list[CodedColumn]:
         """The shared columns of texts and numbers; with ``kinds`` those that are named there."""
-        names = [*self.columns.texts, *self.columns.numbers]
-        columns = self.once(("coded",), lambda: {name: self._coded(name) for name in names})
+        columns = self.once(("coded",), lambda: {name: self._coded(name) for name in self.columns.compared})
         if kinds is None:
             return list(columns.values())
         for name in [name for name, kind in kinds.items() if columns[name].kind != kind]:  # what it knows is kept else
@@ -392,8 +376,8 @@ class MatchedTables:
         sides, texts = [], list[str]()
         for table in self.tables:
             codes, values = table.cells(name)
-            sides.append(np.where(codes < 0, -1, codes + len(texts))[table.first])
-            texts += values
+            sides.append(codes[table.first] + len(texts))
+            texts += values.tolist()
         numbers, like = name in self.columns.numbers, self.like.get(name)
         return CodedColumn.of_codes(name, sides, texts, GAPS, numbers=numbers, like=like)
 
@@ -425,7 +409,7 @@ class MatchedTables:
         table, some = self.tables[-side], slice(None) if rows is None else rows
         themselves = torch.arange(len(table.first))[some] if self.is_single else None
         postings = None if len(self.tables[side - 1].first) <= _ALL else _POSTINGS
-        lexical = self._side(side).lexical if rows is None else self._side(side).lexical[rows.numpy()]
+        lexical = self.side(side).lexical if rows is None else self.side(side).lexical[rows.numpy()]
         return self.nearest(side, lexical, table.vectors[some], k, depth, themselves, postings)
 
     def candidates(self, k: int, rows: Tensor | None = None, side: int = 0) -> Hits:
@@ -449,7 +433,7 @@ class MatchedTables:
         """Which pairs ``[n, 2]`` have content on both sides."""
 
         def make(side: int, table: MatchTable) -> Ids:
-            media = table.things[list(self.columns.media)].notna().any(axis=1).to_numpy()  # not kept in a folder
+            media = table.frame[list(self.columns.media)].notna().any(axis=1).to_numpy()[table.first]  # not in a folder
             unkept = bool(self.columns.media) and not media.any()
             return np.asarray(np.any([media | unkept, *(column.sides[side] >= 0 for column in self.coded())], axis=0))
 
@@ -477,16 +461,9 @@ class MatchedTables:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block, _: block)])
 
-    def _terms(self, side: int, key: tuple[str, str]) -> Sparse:
-        """Which terms of a column and kind each thing of a side has."""
-        if ("side", side) in self._known:
-            return self._side(side).terms[key]
-        texts = partial(self.row_texts, self.tables[-side].things, key[0])
-        return self.once(("terms", side, key), lambda: presence(self.features.terms[key].counts(texts())))
-
     def term_cosines(self, key: tuple[str, str], at: Ids) -> tuple[Floats, Ids]:
         """Cosine ``[n]`` of the terms of a column and kind, weighed by how rare they are, and which pairs have some."""
-        terms, sides = self.features.terms[key], [self._terms(side * (not self.is_single), key) for side in (0, 1)]
+        terms, sides = self.features.terms[key], [self.side(side).counts(key) for side in (0, 1)]
         cosines, filled = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
         for part in pieces(len(at), _PAIRS):
             shared = terms.shared(*(terms.of_counts(rows[at[part, side]]) for side, rows in enumerate(sides)))
@@ -500,8 +477,7 @@ class MatchedTables:
 
     def pair_texts(self, at: Ids) -> list[str]:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""
-        sides = (self._side(side).texts[ROW] for side in (0, 1))
-        return pair_texts(*([rows[place] for place in at[:, side]] for side, rows in enumerate(sides)))
+        return pair_texts(*(self.side(side).texts(ROW, at[:, side]) for side in (0, 1)))
 
     def pair_keys(self, rows: Ids) -> list[str]:
         """Names of pairs of rows ``[n, 2]``, as the reader of pairs knows them."""
@@ -513,7 +489,7 @@ class MatchedTables:
 
         ``work`` is called by one thread at a time.
         """
-        rivals, left, right = self._rivals(at), self._side(0), self._side(1)
+        rivals, left, right = self._rivals(at), self.side(0).whole(), self.side(1).whole()
         step = min(_PAIRS, max(1, -(-len(at) // torch.get_num_threads())))
         turn = Lock()
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vicinal.core import check_choice
 from vicinal.core.folders import staged_folder
-from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.identity import canonical_ids
 from vicinal.encoders.pretrained import check_tune
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.labelled_pairs import (
@@ -305,10 +305,10 @@ class RowMatcher(MatchSettings, MatchAnswers, BaseEstimator):  # type: ignore[mi
     def add(self, rows: Any, to: str = "left", *, durable: bool = False) -> pd.DataFrame:
         """Put rows into a table, and link them; what was learned stays.
 
-        A row takes milliseconds, whatever was learned: of large tables it is looked up among the sorted keys of the
-        others, else among those most alike, and told by what was learned of pairs. The first one waits until all others
-        are read. A link of another row stays, unless the new row is more probable. All is linked again only with an
-        ``index`` other than "exact", or labels of tables of more than 20,000 rows.
+        A row takes milliseconds, whatever was learned: where weights of columns alone tell it is looked up among the
+        sorted keys of the others, else among those most alike (by an exact search, whatever the ``index``), and told by
+        what was learned of pairs. The first one waits until all others are read. A link of another row stays, unless
+        the new row is more probable.
 
         Args:
             rows: with the columns of the table, and ids that it has not.
@@ -345,14 +345,10 @@ class RowMatcher(MatchSettings, MatchAnswers, BaseEstimator):  # type: ignore[mi
     def _put(self, more: MatchTable, number: int) -> pd.DataFrame:
         """Put rows into a table; gives their links."""
         learned, tables = self.learned_ is not None or self.linkage_.refinement is not None, self.tables_
-        has_more = learned or tables.encoder is not None
-        if has_more and (tables.is_large or tables.index != "exact"):
-            tables.add(number, more)
-            return self._links_of(more, SIDES[-number])
         if number not in self.new_rows_:  # of the tables without these rows
-            taken = self._taken(number) if has_more else None
+            taken = self._taken(number) if learned or tables.encoder is not None else None
             self.new_rows_[number] = NewRows(tables, self.linkage_, number, self.learned_, taken)
-        alone = tables.alone(more)
+        alone = replace(more, keys=np.arange(len(more), dtype=np.uint64))  # each a thing of its own
         tables.add(number, more)
         for other in set(self.new_rows_) - {number}:
             self.new_rows_[other].put(alone)
@@ -365,16 +361,6 @@ class RowMatcher(MatchSettings, MatchAnswers, BaseEstimator):  # type: ignore[mi
         rows, _, chances = self._above()
         links = self._allowed(rows, chances)[::-1]
         return dict(zip(self.tables_.things(rows[links])[:, 1 + number].tolist(), chances[links].tolist(), strict=True))
-
-    def _links_of(self, more: MatchTable, to: str) -> pd.DataFrame:
-        """The links of new rows among all."""
-        links, names = self.link(), as_texts(more.ids)
-        new = {side: np.isin(as_texts(links[side].to_numpy()).astype(str), names.astype(str)) for side in SIDES}
-        if self.tables_.is_single:
-            turned = new["right"] & ~new["left"]
-            links.loc[turned, list(SIDES)] = links.loc[turned, ["right", "left"]].to_numpy()
-            new[to] = new["left"] | turned
-        return links.loc[new[to]].reset_index(drop=True)
 
     def _looked_up(self, more: MatchTable, number: int) -> pd.DataFrame:
         """The links of new rows, by what their keys find."""

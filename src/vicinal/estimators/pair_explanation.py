@@ -3,14 +3,15 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from vicinal.estimators.match_linkage import Linkage
 from vicinal.estimators.match_model import DIGITS, VECTORS
-from vicinal.estimators.match_rows import MatchTable
+from vicinal.estimators.match_rows import CODED, MatchTable
 from vicinal.estimators.match_tables import MatchedTables
-from vicinal.estimators.pair_features import CODED, normal_text, shown_text
 from vicinal.index.lexical import codes
+from vicinal.linkage.cell_forms import normal_text, shown_text
 from vicinal.linkage.columns import Floats, Ids
 from vicinal.linkage.compared import CellComparison, ComparedPair
 
@@ -63,7 +64,7 @@ def explained_cells(
     (start, bits, refined), levels = linkage.weighed(tables, things, chances), linkage.compared(tables, things)
     places = {name: place for place, name in enumerate(names)}
     exact = {column.name for column in tables.coded() if column.is_exact}
-    columns = [*tables.features.columns, *(name for name in names if name not in linkage.kinds)]
+    columns = [*tables.columns.compared, *(name for name in names if name not in linkage.kinds)]
     explained = []
     for row, pair in enumerate(rows):
         cells, sides = [], list(zip((tables.left, tables.right), pair, strict=True))
@@ -85,7 +86,8 @@ def explained_cells(
 def _shown(tables: MatchedTables, sides: list[tuple[MatchTable, int]], column: str) -> list[str]:
     """The cells of a pair in a column as texts; of whole rows the words with digits, or nothing."""
     if column == DIGITS:
-        return [" ".join(codes(tables.row_texts(table.frame.iloc[[at]], CODED)[0])) for table, at in sides]
+        texts = (tables.columns.texts_of(table, CODED, np.array([at]))[0] for table, at in sides)
+        return [" ".join(codes(text)) for text in texts]
     return ["" if column == VECTORS else shown_text(table.frame[column].iloc[at]) for table, at in sides]
 
 

@@ -1,10 +1,10 @@
 """Two rows as one: how alike they are column by column, and how much more than any other row is."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import contains
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from operator import contains, eq
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -13,68 +13,19 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import cpdist
 from scipy.sparse import csr_matrix
 
-from vicinal.core.identity import spelled
+from vicinal.estimators.match_rows import CODED, LONG, ROW, MatchColumns, MatchTable
 from vicinal.index.base import Hits
-from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, presence, without_marks
+from vicinal.index.lexical import Shared, Sparse, Terms, beside, codes, without_marks
 from vicinal.linkage.columns import Floats, Ids
 
 MISSING = -1.0
 """In the place of a likeness where a cell is empty; likenesses are from 0 to 1."""
 
-_LONG = 4
-"""Letters of a code that is looked for within the other row, at least."""
-
 _WORD = re.compile(r"[^\W_]+")
-
-_TIMES = re.compile(r"(?<=\d) ?[x\u00d7] ?(?=\d)")
-"""Between the lengths of a size, which is one code: M3 x 20 and M3x20."""
 
 _ROW_TERMS = ("words", "letters", "codes", "numbers")
 _LEXICAL = ("words", "letters")
 """Terms of columns, and those of whole rows that candidates are looked for by."""
-
-
-def shown_text(cell: Any) -> str:
-    """A cell as a text in one line; "" for an empty one.
-
-    >>> shown_text(3.0), shown_text(None), shown_text(" a  b "), shown_text(pd.Timestamp("2021-03-04"))
-    ('3', '', 'a b', '2021-03-04')
-    """
-    if cell is None or cell is pd.NA or cell is pd.NaT or (isinstance(cell, float) and cell != cell):
-        return ""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    return " ".join(str(cell).removesuffix(" 00:00:00").split())
-
-
-def normal_text(cell: Any) -> str:
-    """A cell as it is compared: case, invisible characters and the form of Unicode do not count.
-
-    >>> normal_text("\uff21B\u200b 1 "), normal_text("Zoe\u0308") == normal_text("ZOË")
-    ('ab 1', True)
-    """
-    if type(cell) is str and cell.isascii() and cell.isprintable() and not cell.endswith(" 00:00:00"):
-        return " ".join(cell.lower().split())
-    return spelled(shown_text(cell), loose=True)
-
-
-@dataclass(frozen=True)
-class Side:
-    """One table as pairs are made of it.
-
-    Attributes:
-        texts: of each shared column in their normal form, ``[n]``; "row" is all columns in one.
-        numbers: of each shared column of numbers, ``[n]``, NaN where empty.
-        terms: which terms each row has, by column and kind, ``[n, BUCKETS]``.
-        lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
-        parts: what :data:`_CODES` and :data:`_WORDS` are of.
-    """
-
-    texts: dict[str, list[str]]
-    numbers: dict[str, Floats]
-    terms: dict[tuple[str, str], Sparse]
-    lexical: Sparse
-    parts: tuple["Parts", "Parts"]
 
 
 class Parts(NamedTuple):
@@ -108,86 +59,86 @@ left rows and of the right ones, ``[n, 2]`` each."""
 Key = tuple[str, str]
 """A column and a kind of terms."""
 
-_WHOLE = ROW, CODED = "\0row", "\0codes"
-"""Stand for all columns together, where codes are looked for without the amounts of shared numbers: they would count
-twice. No column of a table is called so."""
+
+class Side:
+    """Rows of one table as pairs are made of them; all is computed when it is first needed.
+
+    Args:
+        features: by whose terms they are compared.
+        table: of the rows.
+        rows: their places; None: the first row of each thing.
+    """
+
+    def __init__(self, features: "PairFeatures", table: MatchTable, rows: Ids | None = None) -> None:
+        self.features, self.table, self.rows = features, table, table.first if rows is None else rows
+        self._counts: dict[Key, Sparse] = {}
+
+    def texts(self, column: str, at: Ids | slice = slice(None)) -> list[str]:
+        """A column in its normal form, of all rows or of some."""
+        return self.features.columns.texts_of(self.table, column, self.rows[at])
+
+    def numbers(self, column: str, at: Ids) -> Floats:
+        """A column of numbers in some rows, NaN where empty."""
+        cells = self.table.frame[column].iloc[self.rows[at]]
+        return pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+
+    def counts(self, key: Key) -> Sparse:
+        """How often each row has each term of a column and kind, ``[n, BUCKETS]``."""
+        if key not in self._counts:
+            self._counts[key] = self.features.terms[key].counts(self.texts(key[0]))
+        return self._counts[key]
+
+    @cached_property
+    def lexical(self) -> Sparse:
+        """The rows as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
+        return beside([self.features.terms[ROW, kind].unit(self.counts((ROW, kind))) for kind in _LEXICAL])
+
+    @cached_property
+    def parts(self) -> tuple[Parts, Parts]:
+        """What :data:`_CODES` and :data:`_WORDS` are of."""
+        texts, terms = self.texts(CODED), self.features.terms
+        plain = np.array([*map(without_marks, texts), ""], dtype=object)
+        long = [[code for code in codes(text) if len(code) >= LONG] for text in texts]
+        words = Parts.of(list(map(_WORD.findall, texts)), terms[ROW, "words"], plain)
+        return Parts.of(long, terms[CODED, "codes"], plain), words
+
+    def whole(self) -> Self:
+        """All of it, so that threads need not compute the same."""
+        for key in self.features.terms:
+            self.counts(key)
+        _ = self.parts
+        return self
 
 
 class PairFeatures:
     """Likenesses of pairs of rows of two tables.
 
     Args:
-        texts: shared columns that are compared as texts.
-        numbers: shared columns that are compared as numbers.
+        columns: that both have.
 
     Attributes:
         terms: by column and kind; :meth:`fit` counts them.
     """
 
-    def __init__(self, texts: Sequence[str], numbers: Sequence[str]) -> None:
-        self.texts, self.numbers = list(texts), list(numbers)
+    def __init__(self, columns: MatchColumns) -> None:
+        self.columns = columns
         pairs = [(CODED if kind in ("codes", "numbers") else ROW, kind) for kind in _ROW_TERMS]
-        pairs += [(column, kind) for column in self.texts for kind in _LEXICAL]
+        pairs += [(column, kind) for column in columns.texts for kind in _LEXICAL]
         self.terms = {pair: Terms(pair[1]) for pair in pairs}
 
-    def fit(self, tables: Sequence[pd.DataFrame]) -> list[Side]:
-        """Count the terms of all rows; gives what is needed of the tables, without vectors."""
-        texts = [self._texts(table) for table in tables]
-        counts = [self._counts(each) for each in texts]
+    def fit(self, sides: Sequence[Side]) -> None:
+        """Count the terms of all rows."""
         for key, terms in self.terms.items():
-            terms.fit_counts([each[key] for each in counts])
-        return [self._side(*each) for each in zip(tables, texts, counts, strict=True)]
-
-    def column(self, table: pd.DataFrame, column: str, text_of: Callable[[Any], str] = normal_text) -> list[str]:
-        """A column as texts; :data:`ROW`: all of a row, the shared columns first; :data:`CODED`: without amounts."""
-        if column not in _WHOLE:
-            return [text_of(cell) for cell in table[column].tolist()]
-        names = [*self.texts, *(name for name in table.columns if name not in self.texts)]
-        cells = [[text_of(cell) for cell in table[name].tolist()] for name in names]
-        for name in self.numbers if column == CODED else ():  # years and keys are codes
-            place = names.index(name)
-            cells[place] = [cell if cell.isdigit() and len(cell) >= _LONG else "" for cell in cells[place]]
-        rows = [" ".join(filter(None, row)) for row in zip(*cells, strict=True)]
-        return rows if column == ROW else [_TIMES.sub("x", row) for row in rows]
-
-    def side(self, table: pd.DataFrame) -> Side:
-        """What is needed of one table."""
-        texts = self._texts(table)
-        return self._side(table, texts, self._counts(texts))
-
-    def _side(self, table: pd.DataFrame, texts: dict[str, list[str]], counts: Mapping[Key, Sparse]) -> Side:
-        numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
-        terms = {key: presence(counts[key]) for key in self.terms}
-        lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
-        plain = np.array([*map(without_marks, texts[CODED]), ""], dtype=object)
-        long = [[code for code in codes(text) if len(code) >= _LONG] for text in texts[CODED]]
-        words = Parts.of(list(map(_WORD.findall, texts[CODED])), self.terms[ROW, "words"], plain)
-        return Side(texts, numbers, terms, lexical, (Parts.of(long, self.terms[CODED, "codes"], plain), words))
-
-    def lexical(self, texts: Sequence[str]) -> Sparse:
-        """Whole rows, as texts, as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
-        parts = (self.terms[ROW, kind] for kind in _LEXICAL)
-        return beside([terms.unit(terms.counts(texts)) for terms in parts])
-
-    def _counts(self, texts: Mapping[str, list[str]]) -> dict[Key, Sparse]:
-        return {key: terms.counts(texts[key[0]]) for key, terms in self.terms.items()}
-
-    def _texts(self, table: pd.DataFrame) -> dict[str, list[str]]:
-        return {column: self.column(table, column) for column in (*_WHOLE, *self.texts)}
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that are compared."""
-        return [*self.texts, *self.numbers]
+            terms.fit_counts([side.counts(key) for side in sides])
 
     @property
     def names(self) -> list[str]:
         """Of the features, in their order; those of a column begin with its name and a colon."""
         names = [f"row: {kind} {what}" for kind in _ROW_TERMS for what in ("cosine", "least share", "greatest share")]
-        for column in self.texts:
+        for column in self.columns.texts:
             names += [f"{column}: {kind} {what}" for kind in _LEXICAL for what in _SHARES]
             names.append(f"{column}: equal")
-        names += [f"{column}: {what}" for column in self.numbers for what in ("nearness", "equal")]
+        names += [f"{column}: {what}" for column in self.columns.numbers for what in ("nearness", "equal")]
         sides = [f"row: {what} above the best other of the {side}" for what in _RIVALS for side in ("left", "right")]
         return [*names, *_CODES, *_WORDS, "row: vectors", *sides]
 
@@ -196,16 +147,15 @@ class PairFeatures:
         at, to = pairs[:, 0], pairs[:, 1]
         columns: list[Floats] = []
         for (column, kind), terms in self.terms.items():
-            rows = left.terms[column, kind][at], right.terms[column, kind][to]
+            rows = left.counts((column, kind))[at], right.counts((column, kind))[to]
             shared = terms.shared(*map(terms.of_counts, rows))
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
-            if column not in _WHOLE and kind == _LEXICAL[-1]:
-                words, others = (side.texts[column] for side in (left, right))
-                same = [words[one] == others[other] for one, other in pairs.tolist()]
+            if column in self.columns.texts and kind == _LEXICAL[-1]:
+                same = list(map(eq, left.texts(column, at), right.texts(column, to)))
                 columns.append(np.where(empty, MISSING, np.array(same, dtype=float)))
-        for column in self.numbers:
-            ours, theirs = left.numbers[column][at], right.numbers[column][to]
+        for column in self.columns.numbers:
+            ours, theirs = left.numbers(column, at), right.numbers(column, to)
             near = _nearness(ours, theirs)
             columns += [near, np.where(near == MISSING, MISSING, (ours == theirs).astype(float))]
         cosine = np.full(len(pairs), MISSING) if cosine is None else cosine

@@ -167,12 +167,6 @@ class Terms:
         return Shared(both, *(np.asarray(side.multiply(side).sum(axis=1)).ravel() for side in (left, right)))
 
 
-def presence(counts: Sparse) -> Sparse:
-    """Which terms stand in each text, as 1 in a byte each: all that :meth:`Terms.of_counts` needs of counts."""
-    ones = np.ones(counts.nnz, dtype=np.int8)
-    return scipy.sparse.csr_matrix((ones, counts.indices, counts.indptr), counts.shape)
-
-
 class Shared(NamedTuple):
     """Weight ``[n]`` of the terms that two texts share, and of those of each.
 

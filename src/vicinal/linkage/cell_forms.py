@@ -1,13 +1,14 @@
-"""The form in which the cells of a column are compared: telephones, keys and names of companies, however written."""
+"""Cells as texts, and the form in which those of a column are compared: telephones, keys, names of companies."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
-from vicinal.core.identity import without_accents
+from vicinal.core.identity import spelled, without_accents
 
 CellForm = Literal["plain", "key", "telephone", "company", "day"]
 
@@ -46,6 +47,30 @@ _SHORT, _LONG_FORMS = (
     )
 )
 """Legal forms of companies, short, and the words of long ones, with those between them."""
+
+
+def shown_text(cell: Any) -> str:
+    """A cell as a text in one line; "" for an empty one.
+
+    >>> shown_text(3.0), shown_text(None), shown_text(" a  b "), shown_text(pd.Timestamp("2021-03-04"))
+    ('3', '', 'a b', '2021-03-04')
+    """
+    if cell is None or cell is pd.NA or cell is pd.NaT or (isinstance(cell, float) and cell != cell):
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return " ".join(str(cell).removesuffix(" 00:00:00").split())
+
+
+def normal_text(cell: Any) -> str:
+    """A cell as it is compared: case, invisible characters and the form of Unicode do not count.
+
+    >>> normal_text("\uff21B\u200b 1 "), normal_text("Zoe\u0308") == normal_text("ZOË")
+    ('ab 1', True)
+    """
+    if type(cell) is str and cell.isascii() and cell.isprintable() and not cell.endswith(" 00:00:00"):
+        return " ".join(cell.lower().split())
+    return spelled(shown_text(cell), loose=True)
 
 
 def cell_form(kind: str, values: Sequence[str]) -> CellForm:

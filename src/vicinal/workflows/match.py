@@ -207,7 +207,7 @@ def _rows_to_add(source: Path, matcher: RowMatcher, to: str, log: Log) -> tuple[
     frame = with_sources(frame, {one[0]: list(two) for one, two in same.items() if len(one) == 1})
     lost = [
         " + ".join(table.sources.get(column, [column]))
-        for column in matcher.tables_.features.columns
+        for column in matcher.tables_.columns.compared
         if column not in frame.columns
     ]
     if lost:
@@ -318,7 +318,7 @@ def _with_cells(matcher: RowMatcher, pairs: pd.DataFrame) -> pd.DataFrame:
     table = pairs[["left", "right", "probability"]].copy()
     sides = [("left", matcher.tables_.left), ("right", matcher.tables_.right)]
     at = {side: rows.positions(pairs[side]) for side, rows in sides}
-    for column in matcher.tables_.features.columns:
+    for column in matcher.tables_.columns.compared:
         for side, rows in sides:
             table[f"{side} {column}"] = _written(rows.frame[column]).iloc[at[side]].to_numpy()
     return table
@@ -427,7 +427,7 @@ def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ComparedPair]:
 
 def _others(matcher: RowMatcher, number: int, name: Any) -> dict[str, str | bytes]:
     """Cells of a row that are not compared as texts or numbers: of columns of one table, and images."""
-    table, compared = matcher.tables_.tables[number], matcher.tables_.features.columns
+    table, compared = matcher.tables_.tables[number], matcher.tables_.columns.compared
     row = table.frame.iloc[int(table.positions([name])[0])].drop(compared)
     filled = {str(column): cell for column, cell in row.items() if not is_gap(cell)}
     return shown_cells(filled, dict(matcher.tables_.columns.media), table.root)
