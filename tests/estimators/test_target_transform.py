@@ -223,6 +223,11 @@ def test_command_line_report_and_card_say_which_mean_a_prediction_is(rows, tmp_p
     assert "neighbors' labels, times 1." in html.unescape(report)
     assert "labels in the bank, times 1." in report
     assert "sum = log of the prediction / 1." in report
+    capsys.readouterr()
+    assert run(["explain", str(tmp_path / "auto"), "--id", "3", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)[0]
+    parts = sum(n["contribution"] for n in one["neighbors"]) + one["others"]["contribution"] + one["constant"]
+    np.testing.assert_allclose(np.exp(parts), one["prediction"], rtol=1e-9)
     for page in ("README.md", "report.html"):
         assert "weighted geometric mean" in (tmp_path / "m" / page).read_text()
     assert "sum = log of the prediction" in (tmp_path / "m" / "report.html").read_text()
