@@ -1,5 +1,6 @@
 """Regressors that learn labels on another scale: what they predict, explain and promise is in the user's units."""
 
+import html
 import json
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from references.tables import QUICK
 from vicinal.cli import run
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, fitting, load_model
 from vicinal.estimators.explanation import Trend
 from vicinal.estimators.saved_config import SavedConfig
 from vicinal.estimators.target_transform import KNOTS, TargetTransform
@@ -167,7 +169,8 @@ def test_auto_takes_what_predicts_rows_from_the_others_better_in_their_own_units
     chosen = NeighborRegressor(target_transform="auto", **settings).fit(x, y)
     best = parts[int(np.argmin(errors))]
     assert chosen.target_transform_.name == best.target_transform_.name
-    np.testing.assert_array_equal(chosen.predict(x), best.predict(x))
+    times = chosen.predict(x) / best.predict(x)
+    np.testing.assert_allclose(times, np.exp(chosen.target_transform_.constant), rtol=1e-12)
     negative = NeighborRegressor(target_transform="auto", **settings).fit(x, y - 500)
     network = NeighborRegressor(target_transform="auto", **NETWORK).fit(x, y)  # beside which no kernel is fitted
     assert negative.target_transform_.name == network.target_transform_.name == "none"
@@ -215,6 +218,16 @@ def test_command_line_report_and_card_say_which_mean_a_prediction_is(rows, tmp_p
         "--no-baselines",
     ]
     assert run([*command, "--target-transform", "log", "--out", str(tmp_path / "m"), "--quiet"]) == 0
+    assert run([*command, "--readout", "rows", "--out", str(tmp_path / "auto"), "--quiet"]) == 0
+    report = (tmp_path / "auto" / "report.html").read_text()
+    assert "neighbors' labels, times 1." in html.unescape(report)
+    assert "labels in the bank, times 1." in report
+    assert "sum = log of the prediction / 1." in report
+    capsys.readouterr()
+    assert run(["explain", str(tmp_path / "auto"), "--id", "3", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)[0]
+    parts = sum(n["contribution"] for n in one["neighbors"]) + one["others"]["contribution"] + one["constant"]
+    np.testing.assert_allclose(np.exp(parts), one["prediction"], rtol=1e-9)
     for page in ("README.md", "report.html"):
         assert "weighted geometric mean" in (tmp_path / "m" / page).read_text()
     assert "sum = log of the prediction" in (tmp_path / "m" / "report.html").read_text()
@@ -240,3 +253,42 @@ def test_logarithms_are_chosen_by_all_rows_where_the_largest_alone_make_the_squa
     y = size * np.exp(0.2 * draw.normal(size=250))
     chosen = NeighborRegressor(metric="kernel", target_transform="auto", random_state=0).fit(size[:, None], y)
     assert chosen.target_transform_.name == "log"
+
+
+def uneven(count=160, seed=0):
+    """Two numbers, and labels whose errors are even on logarithms."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (count, 2))
+    return x, np.exp(x[:, 0] + 0.5 * x[:, 1] + rng.normal(0, 0.7, count))
+
+
+def test_predictions_by_logarithms_that_were_found_sum_to_what_labels_do(monkeypatch, tmp_path):
+    x, y = uneven()
+    monkeypatch.setattr(fitting, "_scale_of_less_error", lambda tried: ("log", 2.0))
+    auto, log = (NeighborRegressor(target_transform=one, **QUICK).fit(x, y) for one in ("auto", "log"))
+    assert log.fitted_.codec.transform.constant == 0
+    model = auto.fitted_
+    said, bank, at = model.all_left_out()
+    np.testing.assert_allclose(model.in_label_units(said).sum(), bank.labels[at].sum(), rtol=1e-9)
+    times = auto.predict(x[:9]) / log.predict(x[:9])
+    np.testing.assert_allclose(times, np.exp(model.codec.transform.constant), rtol=1e-9)
+    assert times[0] > 1.1  # e to half the variance of the errors, nearly
+    assert model.trials[0].out_of_fold < log.fitted_.trials[0].out_of_fold
+    for one, prediction in zip(auto.explain(x[:9], k=200), auto.predict(x[:9]), strict=True):
+        parts = sum(neighbor.contribution for neighbor in one.neighbors) + one.other_contribution + one.constant
+        parts += one.trend.contribution if one.trend else 0.0
+        np.testing.assert_allclose(np.exp(parts), prediction, rtol=1e-9)
+    assert f"times {times[0]:.4g}" in model.codec.transform.sentence
+    auto.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(x[:9]), auto.predict(x[:9]))
+    middle = auto.for_loss(quantile=0.5)  # is that of the rows as they are
+    assert middle.fitted_.codec.transform.constant == 0
+
+
+def test_weights_count_in_what_predictions_by_logarithms_sum_to(monkeypatch):
+    x, y = uneven()
+    monkeypatch.setattr(fitting, "_scale_of_less_error", lambda tried: ("log", 2.0))
+    model = NeighborRegressor(**QUICK).fit(x, y, sample_weight=1 + 9.0 * (y > np.median(y))).fitted_
+    said, bank, at = model.all_left_out()
+    sums = [(each * bank.mass[at]).sum() for each in (model.in_label_units(said), bank.labels[at].double())]
+    np.testing.assert_allclose(*sums, rtol=1e-9)

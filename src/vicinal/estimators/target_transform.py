@@ -1,5 +1,6 @@
 """The scale that labels are learned or read out on: their own, logarithms, normal scores, a link; of classes scores."""
 
+import math
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
@@ -25,7 +26,8 @@ _BEYOND = {"none": 0.5, "log": 0.25}
 _Positive = Annotated[float, Field(gt=0, lt=float("inf"))]
 
 _SAID = {
-    "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' labels",
+    "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' "
+    "labels{times}",
     "rank": "labels are learned as normal scores of their ranks, and a prediction is the label whose score is the "
     "weighted mean of its neighbors' scores",
     "softmax": "the score of a class is the sum of the weights of its rows, where a negative one counts against it, "
@@ -47,7 +49,8 @@ class TargetTransform(Saved):
       keep to their range and half of it to either side.
     - "log": $g(y) = \ln y$ of labels above 0, and it is a weighted geometric mean, $\prod_j y_j^{w_j}$. Weights below 0
       can lead far beyond the labels, and their exponential much farther: predictions keep to the range of the labels
-      and a quarter of it, on the logarithmic scale, to either side.
+      and a quarter of it, on the logarithmic scale, to either side. Its errors, even on that scale, leave it below the
+      mean of the labels; e to the power of a ``constant`` that is added makes up for it.
     - "rank": $g$ takes the label of mean rank $r$ of $n$ training labels to the normal score $\Phi^{-1}((r - 1/2) / n)$
       and is a straight line between ``KNOTS`` of them, at most; beyond the lowest and highest label it is constant.
 
@@ -191,8 +194,14 @@ class TargetTransform(Saved):
     @property
     def sentence(self) -> str:
         """What a prediction is, as a clause; "" of "none"."""
-        form = "level" if self.level is not None else "constant" if self.constant else self.name
-        known = dict(self, capped="" if self.cap is None else ", straight beyond {:.4g} and {:.4g}".format(*self.cap))
+        added = "constant" if self.constant and self.name == "none" else self.name
+        form = "level" if self.level is not None else added
+        times = f", times {math.exp(self.constant):.4g}" if self.constant else ""
+        known = dict(
+            self,
+            times=times,
+            capped="" if self.cap is None else ", straight beyond {:.4g} and {:.4g}".format(*self.cap),
+        )
         return _SAID.get(form, "").format(**known)
 
     def widened(self, labels: Tensor) -> Self:

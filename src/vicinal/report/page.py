@@ -5,6 +5,7 @@ Its neighbor panels show cells as text, image or sound, weights, and contributio
 
 import base64
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -345,10 +346,16 @@ def panel_view(panel: NeighborPanel) -> SimpleNamespace:
         grid=grid_view(panel) if moved or (listed and len(panel.query) > 2 and not media) else None,
         moved=moved,
         total=total,
-        total_name=f"{_SCALES[panel.scale]}the prediction" if numeric else _total_of_class(panel),
+        total_name=_total_of_number(panel) if numeric else _total_of_class(panel),
         adds=f"{_SCALES[panel.scale]}{'label' if panel.trend is None else 'adjusted label'}" if numeric else "",
         other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
     )
+
+
+def _total_of_number(panel: NeighborPanel) -> str:
+    """What the contributions to a number sum to, which a constant may then have multiplied."""
+    times = 1.0 if panel.scale != "log" or panel.scaled is None else float(panel.prediction) / math.exp(panel.scaled)
+    return f"{_SCALES[panel.scale]}the prediction" + (f" / {times:.4g}" if abs(times - 1) > 1e-4 else "")
 
 
 def _total_of_class(panel: NeighborPanel) -> str:

@@ -213,6 +213,12 @@ def mean_of(record: FitRecord) -> str:
     )
 
 
+def _added(record: FitRecord) -> str:
+    """What a constant does to that mean."""
+    constant, scale = float(record.settings["constant"]), record.settings.get("target_transform")
+    return f"times {math.exp(constant):.4g}" if scale == "log" else f"and {constant:.4g}"
+
+
 def limits(record: FitRecord) -> list[str]:
     """Sentences on the limits of the model, which its scores do not show."""
     said = []
@@ -228,7 +234,7 @@ def limits(record: FitRecord) -> list[str]:
             else f"A prediction is a weighted {mean_of(record)} of labels in the bank, with weights that may be below "
             "0, so it may leave their range; rows unlike all of the bank still get a prediction."
             if signed
-            else f"A prediction is a weighted mean of labels in the bank, and {record.settings['constant']:.4g}; rows "
+            else f"A prediction is a weighted {mean_of(record)} of labels in the bank, {_added(record)}; rows "
             "unlike all of the bank still get a prediction."
             if record.settings.get("constant")
             else f"A prediction is a weighted {mean_of(record)} of labels in the bank, so it never leaves their range; "

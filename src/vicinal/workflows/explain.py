@@ -243,6 +243,7 @@ def explained_record(one: Explained) -> dict[str, Any]:
         **doubt,
         "nearest": one.nearest,
         **({} if explanation.transform == "none" else {"scale": explanation.transform}),
+        **({"constant": explanation.constant} if explanation.constant else {}),
         "neighbors": [
             {
                 "id": n.id,

@@ -108,6 +108,8 @@ class Answers:
                     record["trend"] = explanation.trend.record()
                 if explanation.transform != "none":
                     record["scale"] = explanation.transform
+                if explanation.constant:
+                    record["constant"] = explanation.constant
                 record["others"] = {"weight": explanation.other_weight, "contribution": explanation.other_contribution}
                 if explanation.elements:
                     neighbors = [n.id for n in explanation.neighbors]
