@@ -218,16 +218,6 @@ def test_command_line_report_and_card_say_which_mean_a_prediction_is(rows, tmp_p
         "--no-baselines",
     ]
     assert run([*command, "--target-transform", "log", "--out", str(tmp_path / "m"), "--quiet"]) == 0
-    assert run([*command, "--readout", "rows", "--out", str(tmp_path / "auto"), "--quiet"]) == 0
-    report = (tmp_path / "auto" / "report.html").read_text()
-    assert "neighbors' labels, times 1." in html.unescape(report)
-    assert "labels in the bank, times 1." in report
-    assert "sum = log of the prediction / 1." in report
-    capsys.readouterr()
-    assert run(["explain", str(tmp_path / "auto"), "--id", "3", "--json"]) == 0
-    one = json.loads(capsys.readouterr().out)[0]
-    parts = sum(n["contribution"] for n in one["neighbors"]) + one["others"]["contribution"] + one["constant"]
-    np.testing.assert_allclose(np.exp(parts), one["prediction"], rtol=1e-9)
     for page in ("README.md", "report.html"):
         assert "weighted geometric mean" in (tmp_path / "m" / page).read_text()
     assert "sum = log of the prediction" in (tmp_path / "m" / "report.html").read_text()
@@ -292,3 +282,31 @@ def test_weights_count_in_what_predictions_by_logarithms_sum_to(monkeypatch):
     said, bank, at = model.all_left_out()
     sums = [(each * bank.mass[at]).sum() for each in (model.in_label_units(said), bank.labels[at].double())]
     np.testing.assert_allclose(*sums, rtol=1e-9)
+
+
+def test_command_line_and_report_say_what_a_mean_of_logarithms_is_times(monkeypatch, tmp_path, capsys):
+    x, y = uneven()
+    monkeypatch.setattr(fitting, "_scale_of_less_error", lambda tried: ("log", 2.0))
+    table = pd.DataFrame({"id": range(len(y)), "a": x[:, 0], "b": x[:, 1], "price": y})
+    settings = ["--target", "price", "--id", "id", "--metric", "kernel", "--readout", "rows", "--no-baselines"]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert run(["fit", str(tmp_path / "t.csv"), *settings, "--out", str(tmp_path / "auto"), "--quiet"]) == 0
+    report = (tmp_path / "auto" / "report.html").read_text()
+    assert "neighbors' labels, times 1." in html.unescape(report)
+    assert "labels in the bank, times 1." in report
+    assert "sum = log of the prediction / 1." in report
+    capsys.readouterr()
+    assert run(["explain", str(tmp_path / "auto"), "--id", "3", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)[0]
+    parts = sum(n["contribution"] for n in one["neighbors"]) + one["others"]["contribution"] + one["constant"]
+    np.testing.assert_allclose(np.exp(parts), one["prediction"], rtol=1e-9)
+
+
+def test_one_label_far_off_does_not_move_all_predictions_by_logarithms(monkeypatch):
+    x, y = uneven()
+    monkeypatch.setattr(fitting, "_scale_of_less_error", lambda tried: ("log", 2.0))
+    usual = NeighborRegressor(**QUICK).fit(x, y).predict(x[:9])
+    y[20] = 1e9
+    model = NeighborRegressor(**QUICK).fit(x, y)
+    assert model.fitted_.codec.transform.constant == 0
+    assert (model.predict(x[:9]) < 10 * usual).all()

@@ -220,14 +220,19 @@ def _with_mean(model: FittedModel) -> FittedModel:
     r"""A model of logarithms whose predictions of rows left out sum to as much as their labels; another as it is.
 
     Errors that are even on logarithms make $e^{\sum_j w_j \ln y_j}$ the middle of the labels, which lies below their
-    mean, of least squared error: it is taken times a constant (Duan, 1983, doi:10.1080/01621459.1983.10478017).
+    mean, of least squared error: it is taken times a constant (Duan, 1983, doi:10.1080/01621459.1983.10478017) that is
+    two standard errors from 1.
     """
     codec = model.codec
     if codec.transform.name != "log" or codec.targets is not None or model.metric == "network":
         return model
     said, bank, at = model.all_left_out()
-    totals = [float((each.double() * bank.mass[at]).sum()) for each in (bank.labels[at], model.in_label_units(said))]
-    transform = codec.transform.model_copy(update={"constant": math.log(totals[0] / totals[1])})
+    labels, said = (each.double() * bank.mass[at] for each in (bank.labels[at], model.in_label_units(said)))
+    times = float(labels.sum() / said.sum())
+    doubt = float((labels - times * said).square().sum().sqrt())  # one label far off is no reason to move all others
+    if not abs(float((labels - said).sum())) > 2 * doubt:
+        return model
+    transform = codec.transform.model_copy(update={"constant": math.log(times)})
     model = model.with_facts(codec=replace(codec, transform=transform))
     first, *others = model.trials
     return model.with_facts(trials=(model.trial(first.seconds or 0.0, first.tune), *others))
