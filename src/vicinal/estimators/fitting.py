@@ -205,11 +205,9 @@ def fit_on_scale(job: FitJob) -> FittedModel:
             tried = {one: fitted(one, FIRST_ROWS[0]) for one in ("none", "log")}
             name, lead = _scale_of_less_error(tried)
             if len(train) > FIRST_ROWS[0] and time_left() > 0:
-                if lead > CLEAR:
-                    tried[name] = fitted(name, FIRST_ROWS[-1], tried[name].learned)
-                else:
-                    tried = {one: fitted(one, FIRST_ROWS[-1]) for one in tried}
-                    name, _ = _scale_of_less_error(tried)
+                more = [name] if lead > CLEAR else [*tried]
+                tried |= {one: fitted(one, FIRST_ROWS[-1], tried[one].learned) for one in more}
+                name = name if lead > CLEAR else _scale_of_less_error(tried)[0]
             kernel = tried.pop(name).chosen_over(*tried.values())
     scale = on(name, train)
     return fit_best(replace(job, codec=replace(scale, transform=scale.transform.widened(labels))), kernel)
