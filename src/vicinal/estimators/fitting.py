@@ -73,8 +73,9 @@ _FLOORS = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 GONE = 100.0
 """Ranges beyond what it counts as from which on a number of a row that is added is a gap."""
 
-CLEAR = 1.1
-"""Times the least error of kernels of few rows from which on one on another scale of labels learns from no more."""
+CLEAR = 1.05
+"""Times the least error of kernels of few rows from which on one on another scale of labels learns from no more: of 64
+draws of 17 tables 11 lay between this and 1.1, and more rows chose another scale in none."""
 
 PROBED = 60
 """Rows that read out a kernel of the fewest rows over many, which tells on which scale labels are predicted better."""

@@ -1,6 +1,7 @@
 """One training run: Lightning's trainer with early stopping, the best checkpoint restored, and resuming."""
 
 import math
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor, nn
 
+from vicinal.core import replaced_file
+from vicinal.core.freeing import large_blocks_apart
 from vicinal.core.progress import report, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
@@ -104,6 +107,9 @@ class _Record(Checkpoint):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._begun = time.perf_counter()
 
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        pl_module.zero_grad()  # as large as the weights, and of no more use
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         means = cast(NeighborModule, pl_module).means()
         if trainer.loggers:
@@ -121,8 +127,10 @@ class _Record(Checkpoint):
     def _keep(self, trainer: Trainer, pl_module: LightningModule, *, best: bool) -> None:
         """Keep the weights of this epoch where they are the best, and in the folder all that a run needs to go on."""
         if self.folder is not None:
-            for name in (BEST, LAST) if best else (LAST,):
-                trainer.save_checkpoint(self.folder / name)
+            trainer.save_checkpoint(self.folder / (BEST if best else LAST))
+            if best and trainer.is_global_zero:
+                with replaced_file(self.folder / LAST) as aside:
+                    shutil.copyfile(self.folder / BEST, aside)
         elif best:
             checkpoint = {"state_dict": pl_module.state_dict()}
             pl_module.on_save_checkpoint(checkpoint)
@@ -198,6 +206,8 @@ def train(
         stack.enter_context(seeded(settings.seed))  # before what sets warnings and threads of the process
         stack.enter_context(quiet())
         stack.enter_context(_threads_for(network))
+        if any(isinstance(part, PretrainedEncoder) and not part.frozen for part in network.encoder.modules()):
+            stack.enter_context(large_blocks_apart())
         train_rows, validation_rows = _with_states(network.encoder, train_rows, validation_rows)
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="vicinal-"))
         folder = Path(scratch) if settings.folder is None else settings.folder
@@ -219,13 +229,17 @@ def train(
                 trainer.fit(module, *loaders, ckpt_path=last_checkpoint(folder), weights_only=True)
         except SystemExit as stopped:  # what Lightning makes of Ctrl-C
             raise KeyboardInterrupt from stopped
+        for optimizer in trainer.optimizers:  # the moments, which a circle holds, are twice the weights
+            optimizer.state.clear()
         if processes.count > 1 and not processes.started:
             record.take(folder / LAST)
         module.cpu()
         if trainer.is_global_zero:  # others may not see the folder
-            if going_on:
-                record.best = torch.load(folder / BEST, map_location="cpu", weights_only=True)["state_dict"]
+            if going_on:  # the moments are left in the file
+                file = torch.load(folder / BEST, map_location="cpu", weights_only=True, mmap=True)
+                record.best = file.pop("state_dict")
             module.load_state_dict(record.best, strict=False)
+            record.best, file = {}, None
             history.best_epoch = history.validation_error.index(min(history.validation_error))
             for each in folds:
                 each.restore(network)
