@@ -15,7 +15,7 @@ def resident():
 block = b"1" * (31 << 20)
 del block  # from now on blocks of up to its size are none of their own
 with large_blocks_apart():
-    blocks = [(b"1" * (4 << 20), bytearray(5000)) for _ in range(50)]
+    blocks = [(b"1" * (4 << 20), bytearray(100_000)) for _ in range(50)]
     small, high = [one for _, one in blocks], resident()
     del blocks
     print(high - resident())

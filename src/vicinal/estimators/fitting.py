@@ -193,10 +193,11 @@ def fit_on_scale(job: FitJob) -> FittedModel:
 
     name, kernel = settings["target_transform"], None
     if name == "auto":
-        name, part = "none", job.copied()
-        part.fit_encoder()
+        name = "none"
         kernels = settings["metric"] == "auto" and may_be_kernel(settings)
         if (kernels or settings["metric"] == "kernel") and bool((labels > 0).all()):
+            part = job.copied()  # a tuned encoder, which no kernel reads, would stand in memory twice
+            part.fit_encoder()
             part.encoder.settle(job.seen)  # once for both
 
             def fitted(name: str, most: int, start: TableKernel | None = None) -> FittedModel:

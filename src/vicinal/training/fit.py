@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -107,8 +107,9 @@ class _Record(Checkpoint):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._begun = time.perf_counter()
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        pl_module.zero_grad()  # as large as the weights, and of no more use
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for optimizer in trainer.optimizers:
+            optimizer.state.clear()  # moments, which a circle holds, are twice the weights
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         means = cast(NeighborModule, pl_module).means()
@@ -135,6 +136,13 @@ class _Record(Checkpoint):
             checkpoint = {"state_dict": pl_module.state_dict()}
             pl_module.on_save_checkpoint(checkpoint)
             self.best = {name: value.detach().clone() for name, value in checkpoint["state_dict"].items()}
+
+    def take_best(self, module: nn.Module) -> None:
+        """Give ``module`` the best weights; what the optimizer holds is left in the file."""
+        if self.folder is not None:
+            self.best = torch.load(self.folder / BEST, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
+        module.load_state_dict(self.best, strict=False)
+        self.best = {}
 
     def state_dict(self) -> dict[str, Any]:
         return vars(self.history) | {"best_epoch": 0}
@@ -206,8 +214,6 @@ def train(
         stack.enter_context(seeded(settings.seed))  # before what sets warnings and threads of the process
         stack.enter_context(quiet())
         stack.enter_context(_threads_for(network))
-        if any(isinstance(part, PretrainedEncoder) and not part.frozen for part in network.encoder.modules()):
-            stack.enter_context(large_blocks_apart())
         train_rows, validation_rows = _with_states(network.encoder, train_rows, validation_rows)
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="vicinal-"))
         folder = Path(scratch) if settings.folder is None else settings.folder
@@ -229,17 +235,11 @@ def train(
                 trainer.fit(module, *loaders, ckpt_path=last_checkpoint(folder), weights_only=True)
         except SystemExit as stopped:  # what Lightning makes of Ctrl-C
             raise KeyboardInterrupt from stopped
-        for optimizer in trainer.optimizers:  # the moments, which a circle holds, are twice the weights
-            optimizer.state.clear()
         if processes.count > 1 and not processes.started:
             record.take(folder / LAST)
         module.cpu()
         if trainer.is_global_zero:  # others may not see the folder
-            if going_on:  # the moments are left in the file
-                file = torch.load(folder / BEST, map_location="cpu", weights_only=True, mmap=True)
-                record.best = file.pop("state_dict")
-            module.load_state_dict(record.best, strict=False)
-            record.best, file = {}, None
+            record.take_best(module)
             history.best_epoch = history.validation_error.index(min(history.validation_error))
             for each in folds:
                 each.restore(network)
@@ -307,15 +307,17 @@ def _threads_for(network: NeighborNetwork) -> Iterator[None]:
 
     The demo, which trains on n-grams twice, took 22 s of processor time with one thread, and 284 s with two on a
     busy machine.
-    Networks that train on images, sounds or transformers keep torch's setting.
+    Networks that train on images, sounds or transformers keep torch's setting, and where these are pretrained no memory
+    that was freed.
     """
     parts = [part for part in network.encoder.modules() if isinstance(part, ColumnEncoder)]  # those of elements, too
     large = any(not part.frozen and part.kind in ("image", "audio") for part in parts)
-    large |= any(not part.frozen and isinstance(part, PretrainedEncoder) for part in parts)
+    tuned = any(not part.frozen and isinstance(part, PretrainedEncoder) for part in parts)
     before = torch.get_num_threads()
-    if not large:
+    if not large and not tuned:
         torch.set_num_threads(1)
     try:
-        yield
+        with large_blocks_apart() if tuned else nullcontext():
+            yield
     finally:
         torch.set_num_threads(before)
