@@ -29,7 +29,7 @@ def give_back() -> None:
 
 @contextlib.contextmanager
 def large_blocks_apart() -> Iterator[None]:
-    """Give each block of 256 KiB or more back as it is freed, for a tenth more time.
+    """Give each block of 256 KiB or more back as it is freed, for a tenth to a fifth more time.
 
     By itself the allocator of Linux soon keeps larger ones, too, in pieces that the next ones do not fit in: a fit that
     tuned three texts took 1 GB more.
