@@ -167,6 +167,13 @@ def test_texts_of_like_length_run_together_without_a_change(monkeypatch):
         torch.testing.assert_close(vectors, want, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(encoder.by_layer()[-1][0].grad, gradient, rtol=1e-3, atol=1e-5)
         assert all(values.numel() * tokens <= limit or len(values) == 1 for values in seen)
+    with torch.no_grad():  # without a way back a token needs what one layer does
+        seen.clear()
+        tokens = encoder._bytes_of_token()
+        monkeypatch.setattr("vicinal.encoders.texts.MOST_ACTIVATIONS", 60 * tokens)
+        torch.testing.assert_close(encoder(batch), want, rtol=1e-4, atol=1e-5)
+        assert len(seen) > 3
+        assert all(values.numel() <= 60 or len(values) == 1 for values in seen)
 
 
 @needs(MiniLMEncoder)

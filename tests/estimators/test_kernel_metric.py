@@ -76,8 +76,17 @@ def test_a_kernel_that_the_scale_was_chosen_by_is_not_learned_again(rows, monkey
     np.testing.assert_array_equal(chosen.predict(frame[120:130]), again.predict(frame[120:130]))
 
 
-@pytest.mark.parametrize(("clear", "more"), [(0.0, [(110, False)]), (1e9, [(110, True)] * 2)])
-def test_of_more_rows_a_scale_that_is_clearly_better_is_learned_on_alone(rows, monkeypatch, clear, more):
+def test_no_encoder_is_copied_where_no_kernel_and_no_trees_are_fitted(rows, monkeypatch):
+    frame, price = rows
+    monkeypatch.setattr("vicinal.estimators.fitting.FitJob.copied", None)  # of a tuned one 270 MB for three texts
+    network = NeighborRegressor(metric="network", target_transform="auto", max_epochs=1, random_state=0)
+    assert network.fit(frame[:60], price[:60]).metric_ == "network"
+
+
+@pytest.mark.parametrize(("clear", "more"), [(0.0, [(110, False)]), (1e9, [(110, False)] * 2)])
+def test_of_more_rows_a_scale_goes_on_and_one_that_is_clearly_better_is_learned_on_alone(
+    rows, monkeypatch, clear, more
+):
     frame, price = rows
     asked, learned = [], kernel_metric.fit_kernel
     monkeypatch.setattr("vicinal.estimators.fitting.FIRST_ROWS", (50, 110))

@@ -317,6 +317,14 @@ def test_a_kernel_of_fewer_rows_is_where_more_begin(monkeypatch):
     assert [count for count, _ in calls[2:]] == [20, 40, 60]
 
 
+def test_more_rows_that_begin_where_fewer_ended_are_learned_as_by_one_fit(monkeypatch):
+    _, inputs, pieces, labels, _ = problem(n=60)
+    monkeypatch.setattr(likelihood_module, "FIRST_ROWS", (40,))
+    learning = inputs, pieces, 5 * labels + 3
+    begun = fit_kernel(*learning, start=fit_kernel(*learning, most=40))
+    assert torch.equal(begun.values(), fit_kernel(*learning).values())
+
+
 @pytest.mark.parametrize(("noise", "sizes"), [(0.02, [30, 30]), (0.005, [60])])
 def test_rows_of_quiet_labels_are_in_one_block(monkeypatch, noise, sizes):
     _, inputs, pieces, labels, _ = problem(n=60)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed
-from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import nn
 
 from processes import run_processes
@@ -18,6 +17,7 @@ from vicinal.losses import EmbeddingLoss
 from vicinal.masks import SoftStep, TopK
 from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings, train
 from vicinal.training.added import AddedLosses
+from vicinal.training.checkpoints import WholeCheckpoints
 from vicinal.training.normalizing import separate, synchronize
 from vicinal.training.rows import RowBatches
 
@@ -174,13 +174,13 @@ def work(rank, folder, steps, names):
     """Everything that two processes are asked, in one start; ``train`` finds them as torchrun leaves them."""
     os.environ |= {"LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "NODE_RANK": "0"}
     folder, written = Path(folder), []
-    original = TorchCheckpointIO.save_checkpoint
+    original = WholeCheckpoints.save_checkpoint
 
     def save(*args, **settings):
         written.append(1)
         return original(*args, **settings)
 
-    TorchCheckpointIO.save_checkpoint = save
+    WholeCheckpoints.save_checkpoint = save
     return {
         "norms": norms(rank),
         "steps": {"/".join(case): step(rank, *case) for case in steps},

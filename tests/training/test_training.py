@@ -135,6 +135,13 @@ def test_the_weights_are_those_of_the_epoch_of_least_error(monkeypatch):
         assert torch.equal(value, found[1][name])
 
 
+def test_moments_end_with_training(monkeypatch):
+    made, configured = [], NeighborModule.configure_optimizers
+    monkeypatch.setattr(NeighborModule, "configure_optimizers", lambda self: made.append(configured(self)) or made[0])
+    train(network(), rows(), rows(seed=1), replace(QUICK, schedule="constant"))
+    assert not made[0].state
+
+
 def test_same_seed_same_weights():
     found = []
     for _ in range(2):

@@ -135,6 +135,6 @@ def test_the_dry_run_names_metrics_of_few_and_of_many_rows_with_texts(
     assert run(line) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["training"]["metrics"] == ["kernel", "trees", *more]
-    assert (said["memory"] > 1e9) == ("minilm" in said["columns"]["note"]["encoder"])
+    assert (said["memory"] > 9e8) == ("minilm" in said["columns"]["note"]["encoder"])
     assert run(line[:-1]) == 0
-    assert ("Memory: about 770 MB, 1.35 GB if an encoder is tuned." in capsys.readouterr().out) == (said["memory"] > 0)
+    assert ("Memory: about 770 MB, 950 MB if an encoder is tuned." in capsys.readouterr().out) == (said["memory"] > 0)

@@ -15,8 +15,8 @@ from vicinal.encoders.ngrams import to_texts
 from vicinal.encoders.pretrained import ROWS_AT_ONCE, PretrainedEncoder
 
 MOST_ACTIVATIONS = 1 << 27
-"""Bytes of activations that a step on a CPU keeps of a column for its way back; of more, each few rows, of no more than
-these, are run again when it is their turn, which gives the same gradients."""
+"""Bytes of activations of a column that a CPU holds at a time. Of more, few rows run together; where there is a way
+back each of these is run again when it is its turn, which gives the same gradients."""
 
 
 def mean_of_places(hidden: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -81,12 +81,13 @@ class TextEncoder(PretrainedEncoder):
         """``[b, dim]``; texts of like length run together on a CPU, so that little of the work is padding."""
         values, lengths = batch["inputs"]["values"].long(), batch["inputs"]["lengths"]
         on_cpu, needs = values.device.type == "cpu", self._bytes_of_token()
-        again = on_cpu and torch.is_grad_enabled() and values.numel() * needs > MOST_ACTIVATIONS
-        if not again and (not on_cpu or len(values) <= ROWS_AT_ONCE):
+        many = values.numel() * needs > MOST_ACTIVATIONS
+        again = many and torch.is_grad_enabled()
+        if not on_cpu or (not many and len(values) <= ROWS_AT_ONCE):
             return self._vectors(values, lengths, batch.get("states"))
         order, vectors = torch.argsort(lengths, stable=True), []
         for some in torch.split(order, ROWS_AT_ONCE):
-            most = MOST_ACTIVATIONS // (needs * int(lengths[some].max())) if again else ROWS_AT_ONCE
+            most = MOST_ACTIVATIONS // (needs * int(lengths[some].max())) if many else ROWS_AT_ONCE
             for rows in torch.split(some, max(1, most)):
                 longest = int(lengths[rows].max())
                 states = None if "states" not in batch else batch["states"][rows, :longest]
@@ -100,7 +101,9 @@ class TextEncoder(PretrainedEncoder):
         return nn.functional.normalize(pooled, dim=1) if self.normalized else pooled
 
     def _bytes_of_token(self) -> int:
-        """Bytes that the way back through the trained layers needs of one token, about."""
+        """Bytes that a layer, or the way back through the trained layers, needs of one token, about."""
+        if not torch.is_grad_enabled():
+            return 4 * 16 * self.dim
         trained = sum(self.tune == "lora" or any(p.requires_grad for p in part.parameters()) for part in self.layers())
         return 4 * 34 * trained * self.dim
 

@@ -29,7 +29,7 @@ CANDIDATES = {"text": ("ngrams", MINILM), "image": ("cnn", EFFICIENTNET), "audio
 FEWEST, MOST = 200, 2000
 """Rows below which nothing is chosen, and rows that a choice is made on, at most."""
 
-PROGRAM, READ, TUNED = 700_000_000, 70_000_000, 650_000_000
+PROGRAM, READ, TUNED = 700_000_000, 70_000_000, 250_000_000
 """Bytes of a fit without texts, and what each text takes whose encoder stays as published, or may be tuned."""
 
 TIMED = 32
@@ -120,7 +120,7 @@ def expected_memory(encoders: Mapping[str, str], *, tuned: bool) -> int:
         tuned: whether the encoder may be tuned, which takes gradients, their moments, and the best weights so far.
 
     >>> expected_memory({"note": "minilm or ngrams"}, tuned=True), expected_memory({"size": "numbers"}, tuned=True)
-    (1350000000, 0)
+    (950000000, 0)
     """
     texts = [name for name in encoders.values() if "minilm" in name.replace(PAIR, "").split(" or ")]
     return (PROGRAM + (TUNED if tuned else READ) * len(texts)) * bool(texts)

@@ -1,10 +1,11 @@
 """One training run: Lightning's trainer with early stopping, the best checkpoint restored, and resuming."""
 
 import math
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor, nn
 
+from vicinal.core import replaced_file
+from vicinal.core.freeing import large_blocks_apart
 from vicinal.core.progress import report, time_left
 from vicinal.core.seeding import seeded
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
@@ -104,6 +107,10 @@ class _Record(Checkpoint):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._begun = time.perf_counter()
 
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for optimizer in trainer.optimizers:
+            optimizer.state.clear()  # moments, which a circle holds, are twice the weights
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         means = cast(NeighborModule, pl_module).means()
         if trainer.loggers:
@@ -121,12 +128,21 @@ class _Record(Checkpoint):
     def _keep(self, trainer: Trainer, pl_module: LightningModule, *, best: bool) -> None:
         """Keep the weights of this epoch where they are the best, and in the folder all that a run needs to go on."""
         if self.folder is not None:
-            for name in (BEST, LAST) if best else (LAST,):
-                trainer.save_checkpoint(self.folder / name)
+            trainer.save_checkpoint(self.folder / (BEST if best else LAST))
+            if best and trainer.is_global_zero:
+                with replaced_file(self.folder / LAST) as aside:
+                    shutil.copyfile(self.folder / BEST, aside)
         elif best:
             checkpoint = {"state_dict": pl_module.state_dict()}
             pl_module.on_save_checkpoint(checkpoint)
             self.best = {name: value.detach().clone() for name, value in checkpoint["state_dict"].items()}
+
+    def take_best(self, module: nn.Module) -> None:
+        """Give ``module`` the best weights; what the optimizer holds is left in the file."""
+        if self.folder is not None:
+            self.best = torch.load(self.folder / BEST, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
+        module.load_state_dict(self.best, strict=False)
+        self.best = {}
 
     def state_dict(self) -> dict[str, Any]:
         return vars(self.history) | {"best_epoch": 0}
@@ -223,9 +239,7 @@ def train(
             record.take(folder / LAST)
         module.cpu()
         if trainer.is_global_zero:  # others may not see the folder
-            if going_on:
-                record.best = torch.load(folder / BEST, map_location="cpu", weights_only=True)["state_dict"]
-            module.load_state_dict(record.best, strict=False)
+            record.take_best(module)
             history.best_epoch = history.validation_error.index(min(history.validation_error))
             for each in folds:
                 each.restore(network)
@@ -293,15 +307,17 @@ def _threads_for(network: NeighborNetwork) -> Iterator[None]:
 
     The demo, which trains on n-grams twice, took 22 s of processor time with one thread, and 284 s with two on a
     busy machine.
-    Networks that train on images, sounds or transformers keep torch's setting.
+    Networks that train on images, sounds or transformers keep torch's setting, and where these are pretrained no memory
+    that was freed.
     """
     parts = [part for part in network.encoder.modules() if isinstance(part, ColumnEncoder)]  # those of elements, too
     large = any(not part.frozen and part.kind in ("image", "audio") for part in parts)
-    large |= any(not part.frozen and isinstance(part, PretrainedEncoder) for part in parts)
+    tuned = any(not part.frozen and isinstance(part, PretrainedEncoder) for part in parts)
     before = torch.get_num_threads()
-    if not large:
+    if not large and not tuned:
         torch.set_num_threads(1)
     try:
-        yield
+        with large_blocks_apart() if tuned else nullcontext():
+            yield
     finally:
         torch.set_num_threads(before)

@@ -452,14 +452,15 @@ def fit_kernel(
         steps: those of all rows ``[n, w]`` and which length each has ``[w]``, for :func:`by_steps`; None: it is of the
             columns.
     """
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:most]
-    chosen = labels[order].double()
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:MOST_ROWS]
+    chosen = labels[order].double()  # whatever the most, so that a start of fewer rows is in the same unit
     mass = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights.double()
     unit = mass[order].mean()
     mass = mass / unit
     mean = (chosen.movedim(0, -1) * mass[order]).mean(dim=-1)
     spread = ((chosen - mean).square().movedim(0, -1) * mass[order]).mean(dim=-1).sqrt()  # torch has no weighted one
     standard = (labels.double() - mean) / torch.where(spread > 0, spread, 1.0)
+    order = order[:most]
     rows = KernelRows(inputs, pieces, standard, mass, unrelated_parts(order[:MOST_LEFT_OUT], groups))
     start = None if start is None else start.likely or start
     kernel = None if start is None else replace(start, log_noise=start.log_noise - unit.log())
