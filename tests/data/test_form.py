@@ -1436,6 +1436,13 @@ def test_pay_and_credits_are_said():
     assert "numbers, whichever word is beside each" in lines[0], "a label has no word"
 
 
+def test_both_ends_of_a_range_have_its_unit():
+    cells = [f"{n}-{n + 2 + n % 3} {'kg' if n % 3 else 'g'}" for n in range(1, 40)]
+    form = form_of(cells)
+    assert (form.sign, form.around) == ("kg", "#-# kg")
+    assert read(cells).tolist()[1:3] == [[2, 6], pytest.approx([0.003, 0.005])]
+
+
 def test_a_range_says_what_its_steps_are_in():
     steps = ["1-2 kg", "2-3 kg", "3-4 kg", "500 g", "200-400 g", "Unknown / other"]
     form = form_of(steps)

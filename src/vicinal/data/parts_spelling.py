@@ -32,6 +32,8 @@ _SWAPPED = str.maketrans(",.", ".,")
 _MEASURED = re.compile(rf"({_PART.pattern}) ?([^\W\d_]{{1,12}}[23]?)(?![^\W\d_])")
 _SIDES = re.compile(r"([0-9]) ?[x\u00d7] ?(?=[0-9.,]+ ?([mck]?m|in|ft)\b)")
 """Between two lengths, of which the last has the unit of both."""
+_ENDS = re.compile(r"([0-9]) ?- ?(?=[0-9.,]+ ?([^\W\d_]{1,12}[23]?)(?![^\W\d_]))")
+"""Between the ends of a range."""
 _PRODUCT = re.compile(r"(?:(?:[^\W\d_][:.]? ?|[^\W\d_]{2,6}[:.]? )?#[^#x]{0,6}(?:x ?|$)){2,}")
 """Lengths of sides, each with its letter: L11 x W6 x H45."""
 _TIMES, _ORDINAL = re.compile("# ?[x\u00d7] ?#"), re.compile(r"#(?:st|nd|rd)\b")
@@ -52,7 +54,7 @@ def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[f
     text = _spelled(text, decimal, unit)
     numbers = _PART.findall(text)
     around = _ORDINAL.sub("#th", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
-    around = _TIMES.sub("#x#", around)
+    around = _TIMES.sub("#x#", around).replace(f"# {unit} - # {unit}", f"#-# {unit}")
     shortest = 1 if around == "#-#" else 2
     codes = any(_is_code(one, shortest) for one in numbers)
     if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes:
@@ -79,6 +81,7 @@ def _spelled(text: str, decimal: str, unit: str) -> str:
     if unit:
         while (sides := _SIDES.sub(r"\1 \2 x ", text)) != text:
             text = sides
+        text = _ENDS.sub(r"\1 \2 - ", text)
         text = _MEASURED.sub(lambda part: _in_unit(part, unit), text)
     return text
 
