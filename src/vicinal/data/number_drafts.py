@@ -27,17 +27,7 @@ from vicinal.data.parts_spelling import (
 )
 from vicinal.data.placeholders import AT_ONCE, OFTEN
 from vicinal.data.scales import FEWEST_STEPS, in_one, middle_of
-from vicinal.data.spelling import (
-    MEASURES,
-    MONEY,
-    PAID,
-    Number,
-    common_unit,
-    feet_of,
-    is_money,
-    is_unit,
-    number_of,
-)
+from vicinal.data.spelling import MEASURES, MONEY, PAID, Number, common_unit, feet_of, is_money, is_unit, number_of
 
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
@@ -90,7 +80,8 @@ def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str]
     if not (days or mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
     plain, notes = _without_notes(plain)
-    others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
+    reads = (number_of, day_of, middle_of)
+    others = [text for text in plain if not (text.isdecimal() or any(read(text) is not None for read in reads))]
     parts = {text: each for text in others if (each := words_beside(text)) is not None}
     cells = rows_of(column)
     rows: Counter[str] = Counter()
@@ -416,9 +407,7 @@ def _unit_of_bare(read: Sequence[Number], sign: str) -> str:
         units = ["", *units] if units in (["crore"], ["lakh"]) else []
     if not bare or len(units) < 2:
         return sign
-    usual = {
-        unit: float(np.median([abs(in_one(each.largest, each.sign, unit)) or 1.0 for each in others])) for unit in units
-    }
+    usual = {one: np.median([abs(in_one(each.largest, each.sign, one)) or 1.0 for each in others]) for one in units}
     return min(units, key=lambda unit: abs(np.log(usual[unit] / np.median(bare))))
 
 

@@ -1,5 +1,6 @@
 """Words that are steps of a scale, such as "agree", "18-24" or "B+": each as a number, in the order of the scale."""
 
+import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -7,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from vicinal.data.date_spelling import REMEMBERED
 from vicinal.data.parts_spelling import words_beside
 from vicinal.data.spelling import LONGEST_NUMBER, Number, common_unit, converted, is_unit, number_of
 
@@ -197,6 +199,7 @@ def range_of(text: str) -> tuple[float, float, str] | None:
     return (first, high.largest, high.sign) if first is not None and first < high.largest else None
 
 
+@functools.lru_cache(REMEMBERED)
 def middle_of(text: str) -> Number | None:
     """The number in the middle of a range; None for another text."""
     if (ends := range_of(text)) is None:
@@ -216,6 +219,7 @@ def _point(text: str) -> tuple[float, float, str] | None:
 
 def _number(text: str) -> Number | None:
     """The one number in a text, whatever words are beside it, as in "under a year"; not a code, such as 007."""
-    parts = words_beside(text.strip())
-    number = None if parts is None or re.match(r"0\d", parts[1]) else number_of(parts[1])
+    text = text.strip()
+    alone = text if number_of(text) is not None else (words_beside(text) or ("", ""))[1]
+    number = None if re.match(r"0\d", alone) else number_of(alone)
     return number if number is None or is_unit(number.sign) else replace(number, sign="")

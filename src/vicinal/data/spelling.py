@@ -369,10 +369,8 @@ def converted(value: float, unit: str, other: str) -> float | None:
     if per and time:
         paid = one in MONEY and {per, time} <= PAID.keys()
         length = PAID[per] / PAID[time] if paid else converted(1.0, per, time)
-        much = converted(value, one, amount)
-        return (
-            None if length is None or much is None or {one, amount} & _ZERO.keys() else float(f"{much / length:.14g}")
-        )
+        much = None if {one, amount} & _ZERO.keys() else converted(value, one, amount)
+        return None if length is None or much is None else float(f"{much / length:.14g}")
     if not other or amount in MONEY or (len(other) > 2 and unit in _SCALES and not is_unit(other)):  # 2k views
         return value if unit == amount else value * _SCALES[unit] if unit in _SCALES else None
     unit = "month" if unit == "m" and other in ("year", "month", "week") else unit  # 2 y beside 11 m
