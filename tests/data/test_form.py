@@ -1436,6 +1436,11 @@ def test_pay_and_credits_are_said():
     assert "numbers, whichever word is beside each" in lines[0], "a label has no word"
 
 
+def test_a_unit_that_a_model_saved_as_it_was_written_is_that_unit():
+    form = TableForm(columns={"x": ColumnForm(kind="number", sign="ug/l", every=True)})
+    assert form.read(pd.DataFrame({"x": ["5 ug/L", "2 mg/L"]}))["x"].tolist() == pytest.approx([5, 2000])
+
+
 def test_both_ends_of_a_range_have_its_unit():
     cells = [f"{n}-{n + 2 + n % 3} {'kg' if n % 3 else 'g'}" for n in range(1, 40)]
     form = form_of(cells)

@@ -363,6 +363,7 @@ def converted(value: float, unit: str, other: str) -> float | None:
     >>> converted(3, "g/l", "mg/l"), converted(20, "$/h", "$/year")
     (3000.0, 41600.0)
     """
+    other = unit_of(other) if "/" in other else other  # as models were saved
     if other in (unit, _OPPOSITE.get(unit)) or (unit == _OPPOSITE.get(other) and not is_unit(other)):
         return value if unit == other else -value
     (one, _, per), (amount, _, time) = unit.partition("/"), other.partition("/")
