@@ -670,7 +670,8 @@ def test_days_of_spreadsheets_among_dates_are_dates_and_said(written, cell):
     form = TableForm.of(frame, log=lines.append)
     assert form.read(frame)["x"].tolist() == [pd.Timestamp(day) for day in LATE]
     assert lines == [
-        "x: numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 (--category if that is wrong)"
+        "x: numbers among dates are days of a spreadsheet, 45231 is 2023-11-01, or seconds since 1970 "
+        "(--category if that is wrong)"
     ]
 
 
@@ -1377,3 +1378,149 @@ def test_marks_of_what_is_above_or_below_all_results_are_no_units(mark, values):
     assert read(cells).tolist()[-3:] == values
     within = [*(f"{2 + n / 4}" for n in range(20)), *(f"{2 + n}{mark.lower()}" for n in range(3)), f"30{mark}"]
     assert TableForm.of(pd.DataFrame({"x": within})).columns["x"].sign in ("h", "l")
+
+
+PAY = [f"${40 + n}k-${60 + n}k/yr" for n in range(20)]
+MIXED = {
+    "pay per hour beside pay per year": ([*PAY, "$30/hr", "$20 - $24 an hour", "$96,000"], [62400, 45760, 96000]),
+    "pay per day beside pay per year": ([f"£{n + 20},000 p.a." for n in range(20)] + ["£200 per day"], [52000]),
+    "pay per month": ([f"{n + 40}.000 €/Jahr" for n in range(20)] + ["3.500,00 € pro Monat"], [42000]),
+    "rates of two units": ([f"{n}.5 mg/L" for n in range(20)] + ["500 ug/l", "1 mg/dL"], [0.5, 10]),
+    "flows": ([f"{n} L/min" for n in range(20)] + ["60 l/h"], [1]),
+    "prices per weight": ([f"${n}.5/lb" for n in range(20)] + ["$0.25 / oz"], [4]),
+    "microseconds": ([f"{n}.5ms" for n in range(20)] + ["500µs", "2s"], [0.5, 2000]),
+    "bytes": ([f"{n}.5 MB" for n in range(20)] + ["500 B"], [0.0005]),
+    "bits": ([f"{n} Mbps" for n in range(20)] + ["2 Gbit/s"], [2000]),
+    "ranges of two units": (
+        [f"{n}-{n + 2} kg" for n in range(1, 60)] + ["500 g", "800 g - 1.2 kg", "1 kg"],
+        [0.5, 1, 1],
+    ),
+    "ranges of days and weeks": (
+        [f"{n} - {n + 2} days" for n in range(1, 60)] + ["1-2 weeks", "9 days", "1 week"],
+        [10.5, 9, 7],
+    ),
+    "ranges of billions": (
+        [f"${n} to ${n + 1} million (USD)" for n in range(60)] + ["$1 to $2 billion (USD)", "$3 million", "$4 million"],
+        [1.5e9, 3e6, 4e6],
+    ),
+    "views": ([f"{n}.5K views" for n in range(1, 20)] + ["1.7M views", "470 views", "2K"], [1.7e6, 470, 2000]),
+    "arrows": ([f"▲ {n}.5%" for n in range(20)] + ["▼ 0.69%", "0.5 % ↓", "▼ -2%"], [-0.69, -0.5, -2]),
+    "nothing in a spreadsheet": ([f"$ {n}.50" for n in range(20)] + ["$ (3.00)", " $ -  "], [-3, 0]),
+    "doubtful ones": ([f"{n}" for n in range(20)] + ["12?", "ø 5"], [12, 5]),
+    "shares after a word": ([f"Save {n}%" for n in range(20)], []),
+    "credits": ([f"1,{n + 100}.25" for n in range(20)] + ["127.72 CR", "12.50 DR"], [-127.72, 12.5]),
+    "crores": ([f"{n}.5" for n in range(20)] + ["3 Cr", "2.5 crore"], [3, 2.5]),
+    "crores of rupees": ([f"{n}00000" for n in range(1, 20)] + ["3 Cr", "2.5 crore"], [3e7, 2.5e7]),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_numbers_of_several_units_are_numbers_in_one(kind):
+    cells, last = MIXED[kind]
+    column = read(cells)
+    assert pd.api.types.is_numeric_dtype(column.dtype)
+    assert column.tolist()[len(cells) - len(last) :] == pytest.approx(last)
+
+
+def test_pay_and_credits_are_said():
+    for kind, said in (("pay per hour beside pay per year", "as money in $/year"), ("credits", "Cr are credits")):
+        lines = []
+        TableForm.of(pd.DataFrame({"x": MIXED[kind][0]}), log=lines.append)
+        assert any(said in line for line in lines)
+    form = TableForm.of(pd.DataFrame({"x": [*PAY, *MIXED["pay per hour beside pay per year"][0]]}))
+    with pytest.raises(ColumnError, match="got money in €/h"):
+        form.read(pd.DataFrame({"x": ["€20/hr"]}))
+    words = pd.DataFrame({"x": [f"{n} kg" if n % 2 else f"{n} boxes" for n in range(40)]})
+    lines = []
+    TableForm.of(words, targets=["x"], log=lines.append)
+    assert "numbers, whichever word is beside each" in lines[0], "a label has no word"
+
+
+def test_a_unit_that_a_model_saved_as_it_was_written_is_that_unit():
+    form = TableForm(columns={"x": ColumnForm(kind="number", sign="ug/l", every=True)})
+    assert form.read(pd.DataFrame({"x": ["5 ug/L", "2 mg/L"]}))["x"].tolist() == pytest.approx([5, 2000])
+
+
+def test_both_ends_of_a_range_have_its_unit():
+    cells = [f"{n}-{n + 2 + n % 3} {'kg' if n % 3 else 'g'}" for n in range(1, 40)]
+    form = form_of(cells)
+    assert (form.sign, form.around) == ("kg", "#-# kg")
+    assert read(cells).tolist()[1:3] == [[2, 6], pytest.approx([0.003, 0.005])]
+
+
+def test_a_range_says_what_its_steps_are_in():
+    steps = ["1-2 kg", "2-3 kg", "3-4 kg", "500 g", "200-400 g", "Unknown / other"]
+    form = form_of(steps)
+    assert (form.kind, form.gaps) == ("scale", ("unknown / other",))
+    assert read(steps).tolist()[:5] == pytest.approx([1.5, 2.5, 3.5, 0.5, 0.3])
+    new = TableForm(columns={"x": form}).read(pd.DataFrame({"x": ["800-900 g"]}))["x"]
+    assert new.tolist() == pytest.approx([0.85])
+
+
+def test_words_that_begin_others_without_being_short_for_them_stay():
+    for words in (["Yes", "No", "Yes, sometimes", "Not sure"], ["old", "new", "older", "newer"]):
+        form = form_of(words * 5)
+        assert form is None or not form.spellings
+
+
+@pytest.mark.parametrize(
+    ("written", "new", "meant"),
+    [
+        ("L{} x W{} x H{}", "l: 5 X w: 6 X h: 7", [5, 6, 7]),
+        ("{}x{}x{} cm", "5x6 cm", [5, 6, 0]),
+        ("{} x {} x {}", "5 x 6", [5, 6, 0]),
+        ("Ø{} x {} x {} mm", "5 x 6 x 7 mm", [5, 6, 7]),
+    ],
+)
+def test_lengths_of_sides_with_letters_or_of_two_beside_three_are_numbers(written, new, meant):
+    cells = [written.format(n % 7 + 1, n + 2, n % 5 + 1) for n in range(30)]
+    cells = cells if "L" in written or "Ø" in written else [*cells, *(f"{n}{new[1:]}" for n in range(3, 9))]
+    form = TableForm.of(pd.DataFrame({"x": cells}))
+    assert form.columns["x"].kind == "parts"
+    assert form.read(pd.DataFrame({"x": [new]}))["x"].tolist() == [meant]
+
+
+def test_numbers_that_many_rows_lack_count_as_0_and_texts_that_only_names_tell_are_read_so():
+    cells = [f"{n % 9 + 1} pallets + {n + 2} boxes" for n in range(60)] + [f"{n} pallets" for n in range(1, 4)] * 5
+    form = TableForm.of(pd.DataFrame({"x": [*cells, "54 boxes", "12 boxes", "7 boxes"]}))
+    assert form.columns["x"].kind == "fields"
+    read_cells = form.read(pd.DataFrame({"x": ["3 pallets", "54 boxes", "2 pallets + 5 boxes"]}))["x"].tolist()
+    assert read_cells[0] == [3, 0]
+    assert read_cells[1][1] == 54
+    assert read_cells[2] == [2, 5]
+
+
+@pytest.mark.parametrize("stored", [str, object])
+def test_seconds_and_their_parts_since_1970_are_times_among_dates_too(stored):
+    seconds = [1_690_000_000 + 86_400 * n for n in range(40)]
+    parts = [1, 1000, 1_000_000, 1_000_000_000]
+    cells = [each * parts[n % 4] for n, each in enumerate(seconds)]
+    column = pd.Series(cells, dtype=object).map(str if stored is str else lambda cell: cell)
+    expected = [pd.Timestamp(each, unit="s") for each in seconds]
+    assert read(column.rename("ts")).tolist() != expected, "the name says that it is a time"
+    frame = pd.DataFrame({"ts": column})
+    assert TableForm.of(frame).read(frame)["ts"].tolist() == expected
+    among = pd.DataFrame(
+        {"x": [f"{when:%Y-%m-%dT%H:%M:%S}Z" if n % 2 else column[n] for n, when in enumerate(expected)]}
+    )
+    assert TableForm.of(among).read(among)["x"].tolist() == expected
+
+
+OPINIONS = {
+    "qualtrics": [
+        *("Extremely dissatisfied", "Somewhat dissatisfied", "Neither satisfied nor dissatisfied"),
+        *("Somewhat satisfied", "Extremely satisfied"),
+    ],
+    "spanish": ["Muy insatisfecho", "Insatisfecho", "Neutral", "Satisfecho", "Muy satisfecho"],
+    "german": ["Sehr unzufrieden", "Eher unzufrieden", "Eher zufrieden", "Sehr zufrieden"],
+    "intention": ["Definitely not", "Probably not", "Might or might not", "Probably yes", "Definitely yes"],
+    "how often": ["Never", "Yearly", "Monthly", "Weekly", "Daily"],
+    "urine": ["neg", "trace", "1+", "2+", "3+"],
+    "priority": ["Low", "Medium", "High", "Urgent"],
+}
+
+
+@pytest.mark.parametrize("words", OPINIONS.values(), ids=OPINIONS)
+def test_words_of_degree_are_steps(words):
+    assert read(words[::-1] * 3).tolist() == list(range(len(words)))[::-1] * 3
+    assert form_of(["1+", "2+", "3+", "4+"] * 5) is None or form_of(["1+", "2+", "3+", "4+"] * 5).kind != "scale"

@@ -38,7 +38,7 @@ from vicinal.data.parts_spelling import (
     worded_number,
     words_beside,
 )
-from vicinal.data.scales import range_of, step_of
+from vicinal.data.scales import middle_of, step_of
 from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, converted, feet_of, number_of, plain_text
 from vicinal.encoders.base import refuse
 from vicinal.encoders.calendar import moments_of
@@ -182,8 +182,8 @@ def _number_in(form: ColumnForm, cell: str) -> Any:
     if (step := form.steps.get(text.casefold())) is not None:
         return step
     number = number_of(text) or (feet_of(text) if form.sign == "ft" else None)
-    if number is None and form.middle and (ends := range_of(text)) is not None:
-        return sum(ends) / 2
+    if number is None and form.middle:
+        number = middle_of(text)
     if number is None and form.kind == "scale":
         step = step_of(text.casefold(), form.steps)
         return _Refused(f"steps such as {listed(form.steps, 80)}", "another word") if step is None else step

@@ -1,7 +1,6 @@
 """How the cells of one column are written, and how they are read by it."""
 
 import datetime
-import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,7 +24,7 @@ from vicinal.data.date_spelling import (
     year_first_of,
 )
 from vicinal.data.scales import MOST_STEPS
-from vicinal.data.spelling import GAPS, LONGEST_PART, MONEY, MOST_PARTS, plain_text
+from vicinal.data.spelling import GAPS, LONGEST_PART, MOST_PARTS, is_money, plain_text
 
 FAR_YEARS = (1700, 2199)
 """Dates outside of these years mean "no beginning" or "no end" where most dates of a column lie within them."""
@@ -60,8 +59,7 @@ PARTIAL_DATES: Mapping[str, tuple[str, Callable[[str], Day | None]]] = {
     DOTTED: ("days, 3.4.21 as the 3rd of April 2021", dotted_of),
     SEASONS: ("years, 1998-99 as 1998", season_of),
     ORDINALS: ("days of a year, 2024-032 as the 1st of February", ordinal_of),
-    SECONDS: (SECONDS, epoch_of),
-    MILLISECONDS: (MILLISECONDS, functools.partial(epoch_of, parts=1000)),
+    **dict.fromkeys((SECONDS, MILLISECONDS), (SECONDS, epoch_of)),  # models say either
 }
 """Signs of columns of dates that their cells alone do not show, what they are, and how one of their texts is read."""
 
@@ -202,7 +200,7 @@ def is_written_gap(cell: Any) -> bool:
 
 def in_unit(sign: str) -> str:
     """What numbers with a sign are, as a phrase."""
-    what = "shares" if sign == "%" else "money" if sign in MONEY else "numbers"
+    what = "shares" if sign == "%" else "money" if is_money(sign) else "numbers"
     return f"{what} in {'cr' if sign == 'crore' else sign}" if sign else "plain numbers"  # as it was written
 
 

@@ -16,7 +16,6 @@ from vicinal.data.column_form import (
     DAYS,
     DOTTED,
     FAR_YEARS,
-    MILLISECONDS,
     MONTHS,
     ORDINALS,
     PARTIAL_DATES,
@@ -69,12 +68,11 @@ def epoch_form(name: str, numbers: Iterable[Any]) -> ColumnForm | None:
     if not _STAMPED.search(name):
         return None
     values = np.unique(pd.to_numeric(pd.Series(numbers, dtype=object), errors="coerce").to_numpy(np.float64))
-    if len(values) < FEWEST_READ or np.isnan(values[-1]) or (values % 1).any():
+    if len(values) < FEWEST_READ or np.isnan(values[-1]) or values[0] < 1:
         return None
-    signs = {SECONDS: 1.0, MILLISECONDS: 1e3}
-    ends = {sign: np.array(_EPOCHS) * parts for sign, parts in signs.items()}
-    sign = next((sign for sign, (low, high) in ends.items() if low <= values[0] and values[-1] < high), None)
-    return None if sign is None else ColumnForm(kind="date", sign=sign)
+    seconds = values / 1000.0 ** (np.floor(np.log10(values)) // 3 - 3)  # of 10, 13, 16 or 19 digits
+    within = (_EPOCHS[0] <= seconds) & (seconds < _EPOCHS[1])
+    return ColumnForm(kind="date", sign=SECONDS) if within.all() else None
 
 
 def whole_days(column: "pd.Series[Any]") -> list[int]:

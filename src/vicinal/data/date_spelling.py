@@ -176,15 +176,33 @@ def _full_year(short: str | None) -> str:
 
 
 _SERIAL = re.compile(r"[1-9][0-9]{4}(?:\.[0-9]+)?")
+_EPOCH = re.compile(r"([1-9][0-9]{9})([0-9]{3}(?:[0-9]{3}){0,2})?(?:\.[0-9]+)?")
 
 
 def serial_of(text: str) -> datetime.datetime | None:
-    """The date of a number of days as spreadsheets count them, from 1927 to 2173; or None.
+    """The date of a number of days as spreadsheets count them, from 1927 to 2173, or of seconds since 1970; or None.
 
-    >>> serial_of("45231.75"), serial_of("20231101")
-    (datetime.datetime(2023, 11, 1, 18, 0), None)
+    >>> serial_of("45231.75"), serial_of("20231101"), serial_of("1700000000500")
+    (datetime.datetime(2023, 11, 1, 18, 0), None, datetime.datetime(2023, 11, 14, 22, 13, 20, 500000))
     """
-    return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text)) if _SERIAL.fullmatch(text) else None
+    if _SERIAL.fullmatch(text):
+        return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text))
+    return None if (day := epoch_of(text)) is None else day.day_first
+
+
+def epoch_of(text: str) -> Day | None:
+    """The moment in a text of seconds since 1970, of 10 digits, or of parts of them: of 13, 16 or 19; or None.
+
+    >>> epoch_of("1700000000.5").day_first == epoch_of("1700000000500").day_first, epoch_of("20231101")
+    (True, None)
+    """
+    match = _EPOCH.fullmatch(text)
+    if match is None:
+        return None
+    seconds, _, part = text.partition(".")
+    micro = f"{seconds[10:]}{part}".ljust(6, "0")[:6]
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(match[1]), microseconds=int(micro))
+    return Day(moment, moment)
 
 
 month_of = _reader(
@@ -237,18 +255,6 @@ def ordinal_of(text: str) -> Day | None:
         return None
     moment = datetime.datetime(int(match[1]), 1, 1) + datetime.timedelta(int(match[2]) - 1)
     return Day(moment, moment) if moment.year == int(match[1]) else None
-
-
-def epoch_of(text: str, *, parts: int = 1) -> Day | None:
-    """The moment in a text of whole seconds since 1970, or of so many parts of them; or None.
-
-    >>> epoch_of("1700000000500", parts=1000).day_first
-    datetime.datetime(2023, 11, 14, 22, 13, 20, 500000)
-    """
-    if not text.isdecimal() or len(text) > 15:
-        return None
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(text) / parts)
-    return Day(moment, moment)
 
 
 _FROM = re.compile(r"^(?:from|vom|von|du|del|dal) ", re.IGNORECASE)

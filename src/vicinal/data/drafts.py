@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 
 from vicinal.core import ColumnError, listed, short
-from vicinal.data.cell_reading import read_column, split
+from vicinal.data.cell_reading import is_odd, read_column, split
 from vicinal.data.column_form import (
     CLOCK,
     MOST_GAPS,
@@ -39,6 +39,7 @@ from vicinal.data.date_drafts import (
 from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, month_of, year_day_of
 from vicinal.data.number_drafts import (
     CODED,
+    MOST_LISTS,
     NUMBER_WORDS,
     fields_form,
     mostly_read,
@@ -50,8 +51,8 @@ from vicinal.data.number_drafts import (
     worded_form,
 )
 from vicinal.data.placeholders import OFTEN, placeholders_of
-from vicinal.data.scales import MOST_STEPS, range_of, steps_of
-from vicinal.data.spelling import GAPS, SURE_GAPS, number_of, plain_text, truth_pair, truths_agree
+from vicinal.data.scales import MOST_STEPS, middle_of, steps_of
+from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, number_of, plain_text, truth_pair, truths_agree
 from vicinal.encoders.base import Kind
 from vicinal.encoders.category import spelling_of
 from vicinal.encoders.kinds import is_list, read_list
@@ -171,10 +172,7 @@ def _form_of_texts(
     if (months := month_form(str(column.name), plain)) is not None:
         return months.model_copy(update={"gaps": gaps})
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
-    numbers = worded_form(column, plain) or span_form(raw) or parts_form(raw) or fields_form(column, raw)
-    ranges = numbers is None and len(raw) >= FEWEST_READ and any(map(range_of, raw[:FEWEST_READ]))
-    if ranges and not any(map(CODED.search, raw)):
-        numbers = number_form(raw, (), gaps=True, middles=True)
+    numbers = worded_form(column, plain) or span_form(raw) or _numbers_form(column, raw, plain, gaps)
     with contextlib.suppress(ColumnError):  # most texts are of the form, but not most rows
         if numbers is not None:
             if numbers.kind == "parts" and len(numbers.typical) == 1:
@@ -183,6 +181,26 @@ def _form_of_texts(
             read_column(numbers, column)
             return numbers
     return _separated(column, texts, None)
+
+
+def _numbers_form(
+    column: "pd.Series[Any]", raw: Sequence[str], plain: Sequence[str], gaps: tuple[str, ...]
+) -> ColumnForm | None:
+    """Of texts with several numbers: by place, or by name or as middles of ranges where more texts are read so."""
+    some = raw[:: 1 + len(raw) // MOST_LISTS]
+
+    def odd(form: ColumnForm) -> int:
+        return 0 if form.kind == "number" else sum(is_odd(form, text) for text in some)
+
+    parts = parts_form(raw)
+    if parts is not None and odd(parts) < OFTEN:
+        return parts
+    ranges = len(raw) >= FEWEST_READ and any(map(middle_of, raw[:FEWEST_READ])) and not any(map(CODED.search, raw))
+    middles = number_form(plain, (), gaps=True, middles=True) if ranges else None
+    middles = middles and middles.model_copy(update={"gaps": gaps})
+    named = fields_form(column, raw)
+    ways = (named, middles) if parts is None else (parts, middles, named)
+    return min(filter(None, ways), key=odd, default=None)
 
 
 def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) -> ColumnForm | None:
@@ -195,8 +213,8 @@ def _named_form(plain: Sequence[str], others: Sequence[Any], kind: Kind | None) 
         return versions
     if len(plain) > 2 * MOST_STEPS:
         return None
-    steps, gaps = steps_of({text.casefold() for text in plain})
-    return ColumnForm(kind="scale", steps=steps, gaps=gaps[:MOST_GAPS], middle=True) if steps else None
+    steps, gaps, unit = steps_of({text.casefold() for text in plain})
+    return ColumnForm(kind="scale", steps=steps, gaps=gaps[:MOST_GAPS], middle=True, sign=unit) if steps else None
 
 
 def _duration_form(name: str, plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:
@@ -308,10 +326,12 @@ def _words_form(column: "pd.Series[Any]", folded: Mapping[str, str]) -> ColumnFo
 def _abbreviations(words: Iterable[str]) -> dict[str, str]:
     """The words of up to three letters that begin just one longer word each: m of male, f of female.
 
-    Several do, and half of the longer ones have one: Ann is not Anna among many names.
+    Several do, and half of the longer ones have one: Ann is not Anna among many names. Nor is old older, or
+    yes "yes, but rarely".
     """
     longer = [word for word in words if len(word) > 3]
-    begun = {word: [each for each in longer if each.startswith(word)] for word in words if word.isalpha()}
+    some = [word for word in words if word.isalpha() and (len(word) == 1 or as_truth(word) is None)]
+    begun = {word: [each for each in longer if re.match(f"{word}(?!e(r|st)$)", each)] for word in some}
     whole = {word: each[0] for word, each in begun.items() if len(word) <= 3 and len(each) == 1}
     return whole if len(set(whole.values())) >= max(2, len(longer) / 2) else {}
 

@@ -126,7 +126,7 @@ class TableForm(Saved):
                     log(f"{short_text(name)}: read as texts or categories, not as numbers: {why}")
         columns = _settled({name: draft for name, draft in drafts.items() if draft is not None})
         for name, form in columns.items():
-            for line in _assumptions(form, str(name), advice):
+            for line in _assumptions(form, str(name), advice, predicted=str(name) in targets):
                 log(f"{short_text(name)}: {line}")
         return cls(columns=columns)
 
@@ -252,7 +252,7 @@ def _first_of_groups(column: "pd.Series[Any]") -> str:
     )
 
 
-def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
+def _assumptions(form: ColumnForm, name: str, advice: Advice, *, predicted: bool) -> Iterator[str]:
     """What was assumed of how a column is written, in sentences."""
 
     def wrong(*kinds: str) -> str:
@@ -274,7 +274,7 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
     if form.spellings:
         yield f"several spellings are one category: {listed(dict.fromkeys(form.spellings.values()), 80)}"
     if form.beside:
-        yield f"read {_of_words(form)} {wrong('category', 'text')}"
+        yield f"read {_of_words(form, predicted=predicted)} {wrong('category', 'text')}"
     if form.doubt:
         missing = f"; if they stand for missing values, {advice('missing', name, form.doubtful)}"
         yield form.doubt + missing * bool(form.doubtful)
@@ -284,7 +284,7 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
         yield f"{', '.join(gaps)} among {form.kind}s reads as missing {wrong(other, 'category')}"
 
 
-def _of_words(form: ColumnForm) -> str:
+def _of_words(form: ColumnForm, *, predicted: bool) -> str:
     """What the words beside numbers or dates are taken for."""
     numbers = [name for name in form.beside if "#" in name]
     if form.kind == "fields":
@@ -292,12 +292,9 @@ def _of_words(form: ColumnForm) -> str:
         whether = f", and whether it says {listed(words, 80)}" if words else ""
         return f"as the numbers with these words beside them: {listed(numbers, 80)}{whether}"
     shown = listed([words.replace("#", "").strip() for words in form.beside], 80)
-    how = (
-        "as numbers, and which word is beside each"
-        if form.kind == "worded"
-        else "without the words beside numbers or dates"
-    )
-    return f"{how}: {shown}"
+    if form.kind == "worded":
+        return f"as numbers, {'whichever' if predicted else 'and which'} word is beside each: {shown}"
+    return f"without the words beside numbers or dates: {shown}"
 
 
 def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
@@ -311,6 +308,6 @@ def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
         yield f"dates with {' and '.join(form.turned)} have the {then} first, all others the {first}"
     wrong = f"({advice('kind', name, ['category'])} if that is wrong)"
     if form.serial:
-        yield f"numbers among dates are days of a spreadsheet: 45231 is 2023-11-01 {wrong}"
+        yield f"numbers among dates are days of a spreadsheet, 45231 is 2023-11-01, or seconds since 1970 {wrong}"
     if form.sign:
         yield f"read as {PARTIAL_DATES[form.sign][0]} {wrong}"

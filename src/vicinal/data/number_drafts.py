@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.data.cell_reading import read_column
-from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, VERSION, ColumnForm, rows_of
+from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, VERSION, ColumnForm, in_unit, rows_of
 from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
 from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
 from vicinal.data.parts_spelling import (
@@ -26,8 +26,8 @@ from vicinal.data.parts_spelling import (
     words_beside,
 )
 from vicinal.data.placeholders import AT_ONCE, OFTEN
-from vicinal.data.scales import FEWEST_STEPS, range_of
-from vicinal.data.spelling import MEASURES, MONEY, Number, common_unit, converted, feet_of, is_unit, number_of
+from vicinal.data.scales import FEWEST_STEPS, in_one, middle_of
+from vicinal.data.spelling import MEASURES, MONEY, PAID, Number, common_unit, feet_of, is_money, is_unit, number_of
 
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
@@ -62,6 +62,7 @@ _LETTERS = re.compile(r"(.*[0-9]) ?([a-h]{1,4})")
 
 _COUNTS = re.compile(r"(?:\([0-9,.]+\)\n?)+")
 """Numbers that are not all below zero: (1,605) are reviews."""
+_CENTS = re.compile(r"[.,][0-9]{2}(?![0-9])")
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
 
@@ -79,7 +80,8 @@ def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str]
     if not (days or mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
     plain, notes = _without_notes(plain)
-    others = [text for text in plain if not text.isdecimal() and number_of(text) is None and day_of(text) is None]
+    reads = (number_of, day_of, middle_of)
+    others = [text for text in plain if not (text.isdecimal() or any(read(text) is not None for read in reads))]
     parts = {text: each for text in others if (each := words_beside(text)) is not None}
     cells = rows_of(column)
     rows: Counter[str] = Counter()
@@ -109,7 +111,7 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
         return None
     plain = plain[:: 1 + len(plain) // MOST_LISTS]
     signs = [number.sign for text in plain if (number := number_of((words_beside(text) or ("", text))[1])) is not None]
-    sign = unit if (unit := common_unit(signs)) in MEASURES else ""
+    sign = unit if (unit := common_unit(signs) or "").partition("/")[0] in MEASURES else ""
     parts = {text: each for text in plain if (each := worded_number(text, sign)) is not None}
     words, numbers = Counter[str](), Counter[str]()
     for text, (word, _) in parts.items():
@@ -213,7 +215,7 @@ def _is_unmistakable(text: str) -> bool:
     if _YEAR.fullmatch(text) or day_of(text) is not None:
         return True
     number = number_of(text)
-    return number is not None and number.sign in MEASURES
+    return number is not None and number.sign.partition("/")[0] in (*MEASURES, "%")
 
 
 def mostly_read(plain: Sequence[str]) -> bool:
@@ -223,7 +225,7 @@ def mostly_read(plain: Sequence[str]) -> bool:
 
 
 def _is_read(text: str) -> bool:
-    if number_of(text) is not None or day_of(text) is not None or duration_of(text) is not None:
+    if any(read(text) is not None for read in (number_of, day_of, duration_of, middle_of)):
         return True
     return (text[0].isalpha() or text[-1].isalpha()) and year_day_of(text) is not None
 
@@ -278,17 +280,20 @@ def fields_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
     some = plain[:: 1 + len(plain) // MOST_LISTS]
     decimal = parts_decimal(some)
     for unit in dict.fromkeys([unit_of_parts(some), ""]):
-        lists = [each for text in some if (each := listed_in(text, decimal, unit)) is not None]
+        lists = {text: each for text in some if (each := listed_in(text, decimal, unit)) is not None}
+        rows = [cells[text] for text in lists]
         for naming in _NAMINGS:
-            names = [[naming(*sides) for _, *sides in each.numbers] for each in lists]
+            names = [[naming(*sides) for _, *sides in each.numbers] for each in lists.values()]
             twice = sum(len(set(each)) < len(each) for each in names)
-            if twice <= MOST_ODD * len(some) and (typical := _typical(lists, names, len(some))):
+            if twice <= MOST_ODD * len(some) and (typical := _typical([*lists.values()], names, rows, len(some))):
                 usual = dict(enumerate(typical.values()))
                 return ColumnForm(kind="fields", decimal=decimal, sign=unit, beside=tuple(typical), typical=usual)
     return None
 
 
-def _typical(lists: Sequence[Listed], names: Iterable[Sequence[str]], texts: int) -> dict[str, float]:
+def _typical(
+    lists: Sequence[Listed], names: Iterable[Sequence[str]], rows: Sequence[int], texts: int
+) -> dict[str, float]:
     """What counts for each name where a text lacks it; none if the names do not cover most of the texts.
 
     Nor if most texts have one number, whose names differ: "12 Main St" is an address.
@@ -298,13 +303,16 @@ def _typical(lists: Sequence[Listed], names: Iterable[Sequence[str]], texts: int
     numbers = [name for name, count in counts.items() if name and count >= often]
     words = Counter(word for each in lists for word in dict.fromkeys(values_of(each, numbers)[1]))
     chosen = numbers + [word for word, count in words.items() if rare <= count]
-    read = [values for each in lists for values, others, whole in [values_of(each, chosen)] if whole and not others]
+    said = [values_of(each, chosen) for each in lists]
+    read = [values for values, others, whole in said if whole and not others]
+    weights = [count for count, (_, others, whole) in zip(rows, said, strict=True) if whole and not others]
     known = {name: [values[name] for values in read if name in values] for name in chosen}
     one = max(counts.values(), default=0) < (1 - FEWEST_ROWS) * texts and counts.total() < 1.5 * texts
     few = len(read) < max(FEWEST_READ, (1 - 4 * MOST_ODD) * texts) or not 1 < len(chosen) <= MOST_BESIDE
     if one or few or not any(len(set(known[name])) >= FEWEST_STEPS for name in numbers):
         return {}
-    lacking = {name: "#" not in name or len(known[name]) < (1 - FEWEST_ROWS) * len(read) for name in chosen}
+    there = {name: sum(n for n, each in zip(weights, read, strict=True) if name in each) for name in chosen}
+    lacking = {name: "#" not in name or there[name] < (1 - FEWEST_ROWS) * sum(weights) for name in chosen}
     typical = {name: 0.0 if lacking[name] else float(np.median(known[name])) for name in chosen}
     typical = {name: usual for name, usual in typical.items() if len({each.get(name, usual) for each in read}) > 1}
     return typical if len(typical) > 1 else {}
@@ -365,8 +373,9 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
         return None
     every = bool(sign) and all(number.sign for number in read) and not others
     sign = _unit_of_bare(read, sign)
+    sign = "dr" if sign == "crore" and all(map(_CENTS.search, plain)) else sign
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": bool(commas or points)}
-    known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each)}
+    known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each), "doubt": _doubt(read, sign)}
     if sign == "%" and _are_shares(read):
         known |= {"shares": True, "doubt": "numbers without a % among those with one are shares of 1: 0.5 is 50 %"}
     if commas and points:
@@ -376,22 +385,40 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
             "doubt": f"most cells have a {mark} before decimals, others a {other}; each is read by its own",
         }
     is_open = not (commas or points) and any(number.is_open for number in read)
-    scaled = (not sign or sign in MONEY) and _SCALED.search(joined) is not None  # 1.200 m beside 800 m are meters
-    if is_open and not scaled and (decimal := _decimal_beside_thousands(read, money=sign in MONEY)):
+    scaled = (not sign or is_money(sign)) and _SCALED.search(joined) is not None  # 1.200 m beside 800 m are meters
+    if is_open and not scaled and (decimal := _decimal_beside_thousands(read, money=is_money(sign))):
         return ColumnForm(kind="number", decimal=decimal, **(known | {"certain": True}))
     return ColumnForm(kind="number", decimal="," if commas > points else ".", open=is_open, **known)
 
 
 def _unit_of_bare(read: Sequence[Number], sign: str) -> str:
-    """The unit of numbers without one: of several that whose numbers are most like them, cm of 172 beside 1.80 m."""
-    values: dict[str, list[float]] = {}
-    for number in read:
-        values.setdefault(number.sign, []).append(abs(number.point or number.comma or 0.0) or 1.0)
-    bare = values.pop("", [])
-    units = [unit for unit in values if sign and sign not in MONEY and converted(1.0, unit, sign) is not None]
+    """The unit of numbers without one: that in which the others are most like them, cm of 172 beside 1.80 m.
+
+    Money without a time is paid per year, month or hour as the others say. Of crores and lakhs, numbers may be as many
+    of these, or plain ones.
+    """
+    amount, _, time = sign.partition("/")
+    bare = [abs(number.largest) or 1.0 for number in read if number.sign in ("", amount if time else "")]
+    others = [number for number in read if number.sign not in ("", amount if time else "")]
+    units = [*dict.fromkeys(number.sign for number in others)]
+    if is_money(sign):
+        units = [f"{amount}/{each}" for each in PAID] if time in PAID else []
+    elif not sign:
+        units = ["", *units] if units in (["crore"], ["lakh"]) else []
     if not bare or len(units) < 2:
         return sign
-    return min(units, key=lambda unit: abs(float(np.log(np.median(values[unit]) / np.median(bare)))))
+    usual = {one: np.median([abs(in_one(each.largest, each.sign, one)) or 1.0 for each in others]) for one in units}
+    return min(units, key=lambda unit: abs(np.log(usual[unit] / np.median(bare))))
+
+
+def _doubt(read: Sequence[Number], sign: str) -> str:
+    """A sentence on pay per several lengths of time, or on credits; or ""."""
+    times = {number.sign.partition("/")[2] for number in read if number.sign} | {sign.partition("/")[2]}
+    if sign == "dr":
+        return "numbers with Cr are credits; those without have the other sign"
+    if not is_money(sign) or len(times) < 2 or sign.partition("/")[2] not in PAID:
+        return ""
+    return f"pay is read as {in_unit(sign)}; a year has 12 months, 52 weeks, 260 days or 2,080 hours of it"
 
 
 def _are_codes(plain: Sequence[str], read: Sequence[Number], sign: str) -> bool:
@@ -407,11 +434,10 @@ def _are_codes(plain: Sequence[str], read: Sequence[Number], sign: str) -> bool:
 
 def _are_bounds(plain: Sequence[str], read: Sequence[Number]) -> bool:
     """Whether a few texts differ in what is below and what is above a number alone: "<40" and ">=40"."""
-    sides: dict[tuple[float | None, str], set[str]] = {}
+    sides: dict[tuple[float, str], set[str]] = {}
     for text, number in zip(plain, read, strict=True):
-        value = number.comma if number.point is None else number.point
         side = "<" if _BELOW.match(text) else ">" if _ABOVE.search(text) else ""
-        sides.setdefault((value, number.sign), set()).add(side)
+        sides.setdefault((number.largest, number.sign), set()).add(side)
     return len(plain) < FEWEST_READ and any(len(each) > 1 for each in sides.values())
 
 
@@ -431,8 +457,8 @@ def _numbers_of(plain: Sequence[str], *, middles: bool) -> tuple[list[Number], i
     tall = any(number is not None and number.sign == "ft" for number in map(number_of, plain[:FEWEST_READ]))
     for text in plain:
         number = number_of(text) or (feet_of(text) if tall else None)
-        if number is None and (span := range_of(text)) is not None:
-            ranges, number = ranges + 1, Number(sum(span) / 2, sum(span) / 2)
+        if number is None and (number := middle_of(text)) is not None:
+            ranges += 1
         if number is None or (2 * ranges > len(plain) and not middles):
             return [], 0
         read.append(number)
@@ -443,7 +469,7 @@ def _are_alike(read: Sequence[Number]) -> bool:
     """Whether all are amounts of a few kinds of money that are worth about as much: not yen beside dollars."""
     amounts: dict[str, list[float]] = {}
     for number in read:
-        amounts.setdefault(number.sign, []).append(abs(number.comma or 0.0 if number.point is None else number.point))
+        amounts.setdefault(number.sign, []).append(abs(number.largest))
     middles = [float(np.median(each)) for each in amounts.values()]
     known = bool(middles) and amounts.keys() <= (MONEY - {"%"}) | {""}
     return known and 0 < max(middles) <= MOST_APART * min(middles)
@@ -451,9 +477,7 @@ def _are_alike(read: Sequence[Number]) -> bool:
 
 def _are_shares(read: Sequence[Number]) -> bool:
     """Whether numbers without a sign are shares of 1 among those in %: most are then about 100 times as large."""
-    bare, signed = (
-        [abs(one.point or one.comma or 0.0) for one in read if bool(one.sign) == each] for each in (False, True)
-    )
+    bare, signed = ([abs(one.largest) for one in read if bool(one.sign) == each] for each in (False, True))
     apart = float(np.median(signed)) / (float(np.median(bare)) or 1.0) if bare and signed else 0.0
     return (
         len({one for one in bare if 0 < one < 1}) > 1

@@ -32,6 +32,10 @@ _SWAPPED = str.maketrans(",.", ".,")
 _MEASURED = re.compile(rf"({_PART.pattern}) ?([^\W\d_]{{1,12}}[23]?)(?![^\W\d_])")
 _SIDES = re.compile(r"([0-9]) ?[x\u00d7] ?(?=[0-9.,]+ ?([mck]?m|in|ft)\b)")
 """Between two lengths, of which the last has the unit of both."""
+_ENDS = re.compile(r"([0-9]) ?- ?(?=[0-9.,]+ ?([^\W\d_]{1,12}[23]?)(?![^\W\d_]))")
+"""Between the ends of a range."""
+_PRODUCT = re.compile(r"(?:(?:[^\W\d_][:.]? ?|[^\W\d_]{2,6}[:.]? )?#[^#x]{0,6}(?:x ?|$)){2,}")
+"""Lengths of sides, each with its letter: L11 x W6 x H45."""
 _TIMES, _ORDINAL = re.compile("# ?[x\u00d7] ?#"), re.compile(r"#(?:st|nd|rd)\b")
 _FLOOR = re.compile(r"^(?:(lower )?(?:upper )?(basement)|ground(?: floor)?)(?= (?:out )?of [0-9])")
 """The lowest floors out of so many."""
@@ -50,12 +54,19 @@ def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[f
     text = _spelled(text, decimal, unit)
     numbers = _PART.findall(text)
     around = _ORDINAL.sub("#th", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
-    around = _TIMES.sub("#x#", around)
+    around = _TIMES.sub("#x#", around).replace(f"# {unit} - # {unit}", f"#-# {unit}")
     shortest = 1 if around == "#-#" else 2
     codes = any(_is_code(one, shortest) for one in numbers)
-    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes or _NO_PARTS.search(around):
+    if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes:
         return None
-    return around, [float(number.replace(",", "")) for number in numbers]
+    if _NO_PARTS.search(around) and not _PRODUCT.fullmatch(around):
+        return None
+    return _sides(around), [float(number.replace(",", "")) for number in numbers]
+
+
+def _sides(around: str) -> str:
+    """What stands around lengths with letters, without blanks."""
+    return re.sub("[ :.]", "", around) if around[:1].isalpha() and _PRODUCT.fullmatch(around) else around
 
 
 def _is_code(number: str, shortest: int = 2) -> bool:
@@ -70,6 +81,7 @@ def _spelled(text: str, decimal: str, unit: str) -> str:
     if unit:
         while (sides := _SIDES.sub(r"\1 \2 x ", text)) != text:
             text = sides
+        text = _ENDS.sub(r"\1 \2 - ", text)
         text = _MEASURED.sub(lambda part: _in_unit(part, unit), text)
     return text
 
@@ -108,10 +120,15 @@ def is_start(start: str, around: str) -> bool:
 
     >>> is_start("#", "# (# reg)"), is_start("# adult + # kind", "# adult + # kinder"), is_start("#", "#/#")
     (True, True, False)
+    >>> is_start("#x# cm", "#x#x# cm")
+    True
     """
-    start = _TIMES.sub("#x#", start)  # as models were saved
+    start, around = _sides(_TIMES.sub("#x#", start)), _sides(around)  # as models were saved
     rest = around[len(start) :]
-    return around.startswith(start) and (rest[:1] in ("", " ", ",", "+") or (rest.isalpha() and len(rest) < 3))
+    if around.startswith(start) and (rest[:1] in ("", " ", ",", "+") or (rest.isalpha() and len(rest) < 3)):
+        return True
+    sides = start.removesuffix(around.rpartition("#")[2])  # two beside three
+    return around.startswith(sides) and re.match("x[a-z]?#", around[len(sides) :]) is not None
 
 
 def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
@@ -130,7 +147,8 @@ def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
 
 _WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
 _ONE = re.compile(
-    r"(?<!half )\b(?:an?|ein(?:em|er)?|un) (?=(?:year|month|week|day|hour|minute|jahr|monat|woche|an|mois)\b)"
+    r"(?<!half )(?<![0-9] )(?<![0-9][kK] )"
+    r"\b(?:an?|ein(?:em|er)?|un) (?=(?:year|month|week|day|hour|minute|jahr|monat|woche|an|mois)\b)"
 )
 _LONGEST_BESIDE = 32
 """Characters before and after a number or date, each, up to which words are looked for there."""

@@ -57,25 +57,30 @@ MOST_PARTS, LONGEST_PART, LONGEST_NUMBER = 8, 100, 9
 MONEY = frozenset(_SIGNS.values()) - {"%"}
 
 UNITS = (
-    {"\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237}
+    {"ng": 1e-12, "\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237}
     | {"stone": 6.35029318},
     {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
-    {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
+    {"ns": 1e-9, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
     | {"week": 604800.0, "month": 2629800.0, "year": 31557600.0},
-    {"ml": 1e-3, "cl": 0.01, "l": 1.0, "gal": 3.785411784},
+    {"ml": 1e-3, "cl": 0.01, "dl": 0.1, "l": 1.0, "gal": 3.785411784},
     {"wh": 1e-3, "kwh": 1.0, "mwh": 1e3, "gwh": 1e6},
     {"w": 1e-3, "kw": 1.0, "hp": 0.745699872, "ps": 0.73549875},
     {"hz": 1e-6, "khz": 1e-3, "mhz": 1.0, "ghz": 1e3},
     {"m2": 1.0, "km2": 1e6, "ha": 1e4, "sqft": 0.09290304, "acre": 4046.8564224},
     {"km/h": 1.0, "mph": 1.609344, "m/s": 3.6},
-    {"kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824},
+    {"b": 1e-6, "kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824},
+    {"kbit": 1e-3, "mbit": 1.0, "gbit": 1e3},
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
     {"pa": 0.01, "hpa": 1.0, "kpa": 10.0, "bar": 1000.0, "psi": 68.9476, "mmhg": 1.333224},
     {"kcal": 1.0, "kj": 0.239006},
-    {"ng/l": 1e-6, "\u03bcg/l": 1e-3, "mg/l": 1.0, "g/l": 1e3, "\u03bcg/dl": 1e-2, "mg/dl": 10.0, "g/dl": 1e4},
+    {"nmol": 1e-6, "\u03bcmol": 1e-3, "mmol": 1.0, "mol": 1e3},
+    {"ppb": 1e-3, "ppm": 1.0},
     {"piece": 1.0, "dozen": 12.0},
 )
 """Units that are converted where a column has several of them: those of one quantity, in its base unit."""
+
+PAID = {"h": 1.0, "day": 8.0, "week": 40.0, "month": 520 / 3, "year": 2080.0}
+"""Hours that money per hour, day, week, month or year is paid for."""
 
 MEASURES = {unit for units in UNITS for unit in units if len(unit) > 1} - {"in"} | {"h"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
@@ -93,7 +98,8 @@ _NAMES = (
     "timmar; day d tag tage tagen jour d\u00eda dia giorno giorni dag dagar dage; week wk wks woche wochen "
     "semaine semana vecka veckor; month mo mos mth mths monat monate monaten mois mes mese mesi m\u00e5n "
     "m\u00e5nad m\u00e5nader; year y yr yrs y/o yo jahr jahre jahren an ans ann\u00e9e a\u00f1o anno anni "
-    "\u00e5r; \u03bcg mcg ug; g gram; l liter litre; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
+    "\u00e5r annum; \u03bcg mcg ug; g gram; kbit/s kbps; mbit/s mbps; gbit/s gbps; "
+    "l liter litre; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
     "kph kmh; % percent pct prozent; hp bhp; hpa mbar; kcal cal; piece pc pcs pce stk st\u00fcck; dozen doz dz;"
     " lakh lac; crore cr; th st nd rd; k thousand tsd \u0442\u044b\u0441; mn million mio \u043c\u043b\u043d; "
     "bn billion mrd \u043c\u043b\u0440\u0434; 万 만; 億 亿 억; stone"
@@ -104,16 +110,19 @@ _SAME = {word: names.split()[0] for names in _NAMES.split("; ") for word in name
 _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
 QUALIFIED = (
-    r"(?:#(?=[1-9])|\u00a9 ?|c(?=(?:1[5-9]|20)[0-9]{2}$)|[<>~\u2264\u2265\u2248]=?|"
+    r"(?:#(?=[1-9])|\u00a9 ?|c(?=(?:1[5-9]|20)[0-9]{2}$)|[<>~\u2264\u2265\u2248\u00f8\u2300]=?|"
     r"(?:n[or]\.?|n\u00b0|c\.|ca\.?|circa|approx\.?|about|over|under|up to|only|noch|nur) ?)"
 )
+_PER = r"(?:\s*/\s*|\s+(?:per|an?|pro|je|par|al)\s+)(?P<per>[^\W\d_]{1,8}[23]?)\.?"
+_PAY = {"pa": "year", "pcm": "month", "pm": "month", "pw": "week", "ph": "h"}
+"""Abbreviations after money."""
 _NUMBER = re.compile(
     rf"{QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\+?\s*"
-    rf"(?P<scale>(?:k|mio|mn|million|tsd|thousand|\u0442\u044b\u0441|\u043c\u043b\u043d|\u043c\u043b\u0440\u0434)\.?\s+(?=[^\W\d_])|[万億亿만억](?=[^\W\d_]))?"
-    rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?\s*(?P<trailing>-)?(?P<close>\))?"
-    r"[+*\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
+    rf"(?P<scale>(?:(?<=[0-9])[mb]|k|mio|mn|million|tsd|thousand|\u0442\u044b\u0441|\u043c\u043b\u043d|\u043c\u043b\u0440\u0434)\.?\s+(?=[^\W\d_])|[万億亿만억](?=[^\W\d_]))?"
+    rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?(?:{_PER})?\s*(?P<trailing>-)?(?P<close>\))?"
+    r"[+*?\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
 )
 _MONEY_OUTSIDE = re.compile(r"^([^\w\s(]{1,2}|[a-z]{3}) ?\(")  # $(5.00)
 _PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?P<more>[0-9]+(?:\.[0-9]+)?)\s*(?P<smaller>{_WORD})?")
@@ -124,10 +133,16 @@ _WORDED = (
     (re.compile(r"\bsq(?:uare|\.)? ?(?=f(?:ee|oo)?t|m)"), "sq"),  # sq. ft.
     (re.compile(r"(?<=\w) old$"), ""),
     (re.compile(r"\bper cent$"), "percent"),
+    (re.compile(r"\bp\.a\.?$"), "pa"),
 )
 """Units of two words, as one."""
 _POWER = re.compile(r" ?[x\u00d7*\u00b7\u22c5] ?10\^([-+]?[0-9]{1,2})$")
 _ON_ACCOUNT = re.compile(r"(?<=,[0-9]{2}) ([sh])$")  # as German banks write debit and credit
+_NOTHING = re.compile(rf"(?!%)({_MONEY}) ?-{{1,3}}|-{{1,2}} ?(?!%)({_MONEY})")
+_UP, _DOWN = "\u25b2\u25b3\u2191\u2b06\U0001f53a\U0001f4c8", "\u25bc\u25bd\u2193\u2b07\U0001f53b\U0001f4c9"
+_AFTER = re.compile(rf"^([^\s{_UP}{_DOWN}]*[0-9][^\s{_UP}{_DOWN}]*(?: ?%)?) ?([{_UP}{_DOWN}])$")
+_TREND = re.compile(rf"([{_UP}{_DOWN}]) ?([-+]?)(?=[^\w\s]? ?[0-9.])")
+"""A number that rises or falls: 0.5% up or down an arrow."""
 _STARS = re.compile(r"(?=.*[\u2605\u2b50\u2606])(?P<full>[\u2605\u2b50]*)(?P<half>\.5)?[\u2606\u2729]*")
 _DEGREES = re.compile(
     r"(?P<before>[nsew]?) ?(?P<degrees>-?[0-9]{1,3}(?:\.[0-9]+)?) ?\u00b0 ?"
@@ -172,6 +187,7 @@ def plain_text(cell: str) -> str:
         cell = _unbroken(cell) if _BROKEN.search(cell) else cell
         cell = unicodedata.normalize("NFKC", _RAISED.sub("^", cell).translate(_SPACES)).translate(_SPACES)
         cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
+        cell = _TREND.sub(lambda part: part[2] or "-+"[part[1] in _UP], _AFTER.sub(r"\2\1", cell.strip()))
     return " ".join(cell.split())
 
 
@@ -197,6 +213,11 @@ class Number:
         return other if some is None and either else some
 
     @property
+    def largest(self) -> float:
+        """The number, where three digits after a mark are thousands."""
+        return max((each for each in (self.point, self.comma) if each is not None), key=abs)
+
+    @property
     def is_open(self) -> bool:
         """Whether both marks can be meant, with different values: "1,234"."""
         return None not in (self.point, self.comma) and self.point != self.comma
@@ -213,17 +234,8 @@ def number_of(text: str) -> Number | None:
     >>> number_of("3 lbs"), number_of("$1.2M"), number_of("6'3\"")
     (Number(point=3.0, comma=3.0, sign='lb'), Number(point=1200000.0, comma=None, sign='$'), Number(point=6.25, ...))
     """
-    plain = text.casefold()
-    plain = plain[1:-1] if plain[:1] == "[" and plain[-1:] == "]" else plain
-    if "/" in plain:
-        plain = _FRACTION.sub(_decimals, plain)
-    elif "^" in plain:
-        plain = _POWER.sub(r"e\1", plain)
-    elif "," in plain:
-        plain = _ON_ACCOUNT.sub(lambda part: {"s": " soll", "h": " haben"}[part[1]], plain)
-    for words, unit in _WORDED if " " in plain else ():
-        plain = words.sub(unit, plain)
-    match = _NUMBER.fullmatch(_MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", plain)))
+    plain = _rewritten(text.casefold())
+    match = _NUMBER.fullmatch(plain)
     if match is None:
         return _in_parts(plain) or _of_signs(plain)
     part = match.groupdict()
@@ -236,16 +248,40 @@ def number_of(text: str) -> Number | None:
     if part["word"] and part["digits"][-1] in ".,":  # 12.png is a file
         return None
     digits, power = part["digits"].strip(), part["power"] or ""
-    factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(unit_of((part["scale"] or "").strip()), 1.0)
-    if unit == "uhr":  # 13.15 Uhr is a time
+    scale = (part["scale"] or "").strip()
+    factor = (-1.0 if signs == ["-"] else 1.0) * _SCALES.get(unit_of(scale), 1.0)
+    if unit == "uhr" or (scale in ("m", "b") and scale.upper() not in text):  # 13.15 Uhr is a time, 5m wide a length
         return None
+    unit, per = _per(unit, part["per"] or "", money)
     unit = "mn" if unit == "m" and "M" in text else unit
-    if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,"):  # 12.jpg
+    if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,") or per in _SCALES:  # 12.jpg
         return None
     factor *= _SCALES[unit] if money and unit else 1.0
     point = _value(_POINT, digits, (",", "'", " "), power, factor)
     comma = _value(_COMMA, digits, (".", "'", " "), power, factor)
-    return _in_parts(plain) if point is comma is None else Number(point, comma, _SIGNS[money[0]] if money else unit)
+    sign = (_SIGNS[money[0]] if money else unit) + f"/{per}" * bool(per)
+    return _in_parts(plain) if point is comma is None else Number(point, comma, sign)
+
+
+def _rewritten(plain: str) -> str:
+    """A text in lower case as ``_NUMBER`` reads it, other ways to write powers, cents and accounts as the usual one."""
+    plain = plain[1:-1] if plain[:1] == "[" and plain[-1:] == "]" else plain
+    if "/" in plain:
+        plain = _FRACTION.sub(_decimals, plain)
+    elif "^" in plain:
+        plain = _POWER.sub(r"e\1", plain)
+    elif "," in plain:
+        plain = _ON_ACCOUNT.sub(lambda part: {"s": " soll", "h": " haben"}[part[1]], plain)
+    for words, unit in _WORDED if " " in plain else ():
+        plain = words.sub(unit, plain)
+    return _MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", plain))
+
+
+def _per(unit: str, per: str, money: Sequence[str]) -> tuple[str, str]:
+    """The unit of a number, a scale where it is money, and what it is per; a scale of nothing is no unit."""
+    if money and not per:
+        unit, _, per = ("", "", _PAY[unit]) if unit in _PAY else unit.partition("/")
+    return unit, "k" if per and ("/" in unit or not (unit or money)) else unit_of(per)
 
 
 def _decimals(part: re.Match[str]) -> str:
@@ -256,7 +292,9 @@ def _decimals(part: re.Match[str]) -> str:
 
 
 def _of_signs(text: str) -> Number | None:
-    """The degrees in 52\u00b031'N, or the stars in \u2605\u2605\u2605\u2606\u2606; or None."""
+    """Nothing ($ -), the degrees in 52\u00b031'N, or the stars in \u2605\u2605\u2605\u2606\u2606; or None."""
+    if (nothing := _NOTHING.fullmatch(text)) is not None:
+        return Number(0.0, 0.0, _SIGNS[nothing[1] or nothing[2]])
     stars = _STARS.fullmatch(text)
     if stars is not None:
         value = len(stars["full"]) + len(stars["half"] or "") / 4
@@ -305,10 +343,12 @@ def feet_of(text: str) -> Number | None:
 def unit_of(word: str) -> str:
     """The name of a unit, however it is written.
 
-    >>> [unit_of(word) for word in ("lbs.", "years", "m2", "ms")]
-    ['lb', 'year', 'm2', 'ms']
+    >>> [unit_of(word) for word in ("lbs.", "years", "m2", "ms", "mcg/hr")]
+    ['lb', 'year', 'm2', 'ms', '\u03bcg/h']
     """
     word = word.rstrip(".")
+    if "/" in word and word not in _SAME:
+        return "/".join(map(unit_of, word.split("/")))
     one = word.removesuffix("s") if len(word) > 3 else word
     return _SAME.get(word, _SAME.get(one, one))
 
@@ -316,15 +356,24 @@ def unit_of(word: str) -> str:
 def converted(value: float, unit: str, other: str) -> float | None:
     """A number of ``unit`` in ``other``, "" of plain numbers; None for units of different quantities.
 
-    Thousands and millions are plain numbers, and money where others have its sign.
+    Thousands and millions are plain numbers, and money where others have its sign, or are so much of it per unit.
 
     >>> converted(3, "km", "m"), converted(2, "k", ""), converted(98.6, "\u00b0f", "\u00b0c"), converted(1, "kg", "m")
     (3000.0, 2000.0, 37.0, None)
+    >>> converted(3, "g/l", "mg/l"), converted(20, "$/h", "$/year")
+    (3000.0, 41600.0)
     """
-    if other in (unit, _OPPOSITE.get(unit)):
+    other = unit_of(other) if "/" in other else other  # as models were saved
+    if other in (unit, _OPPOSITE.get(unit)) or (unit == _OPPOSITE.get(other) and not is_unit(other)):
         return value if unit == other else -value
-    if not other or other in MONEY:
-        return value * _SCALES[unit] if unit in _SCALES else None
+    (one, _, per), (amount, _, time) = unit.partition("/"), other.partition("/")
+    if per and time:
+        paid = one in MONEY and {per, time} <= PAID.keys()
+        length = PAID[per] / PAID[time] if paid else converted(1.0, per, time)
+        much = None if {one, amount} & _ZERO.keys() else converted(value, one, amount)
+        return None if length is None or much is None else float(f"{much / length:.14g}")
+    if not other or amount in MONEY or (len(other) > 2 and unit in _SCALES and not is_unit(other)):  # 2k views
+        return value if unit == amount else value * _SCALES[unit] if unit in _SCALES else None
     unit = "month" if unit == "m" and other in ("year", "month", "week") else unit  # 2 y beside 11 m
     for units in UNITS:
         if unit in units and other in units:
@@ -332,12 +381,22 @@ def converted(value: float, unit: str, other: str) -> float | None:
     return None
 
 
+def is_money(sign: str) -> bool:
+    """Whether a sign of numbers is a currency, or so much of it per unit.
+
+    >>> is_money("$"), is_money("$/h"), is_money("%")
+    (True, True, False)
+    """
+    return sign.partition("/")[0] in MONEY
+
+
 def is_unit(sign: str) -> bool:
     """Whether a sign of numbers is a known unit, scale, currency or ordinal.
 
-    >>> is_unit("kg"), is_unit("ot")
-    (True, False)
+    >>> is_unit("kg"), is_unit("ot"), is_unit("mg/kg")
+    (True, False, True)
     """
+    sign = sign.partition("/")[0]
     return sign in MONEY or sign in _SCALES or sign in ("%", "th", "\u00b0") or any(sign in units for units in UNITS)
 
 
@@ -353,7 +412,8 @@ def common_unit(units: Sequence[str]) -> str | None:
     if set(some) <= set(_SCALES):
         return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
     length = "m" if some.keys().isdisjoint({"year", "month", "week"}) else ""  # m is also a length, or a month
-    base = next(unit for unit, _ in some.most_common() if unit == length or unit not in _SCALES)
+    often = sorted((unit for unit, _ in some.most_common()), key=lambda unit: not is_money(unit) or "/" not in unit)
+    base = next(unit for unit in often if unit == length or unit not in _SCALES)
     turned = _OPPOSITE.get(base, base)
     base = turned if turned in some or not is_unit(base) else base  # 5 s are seconds, unless some are N
     return base if all(converted(1.0, unit, base) is not None for unit in some) else None
