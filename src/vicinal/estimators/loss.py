@@ -93,7 +93,7 @@ def make_criterion(settings: dict[str, Any], codec: LabelCodec, *, by_row: bool 
     return InLabelUnits(copy.deepcopy(loss), *ends)
 
 
-def _check_on_labels(given: Any, loss: InLabelUnits) -> None:
+def _check_on_labels(name: Any, loss: InLabelUnits) -> None:
     """Raise ValueError if a loss is infinite, or flat, all over the labels, so that nothing can be learned by it."""
     low, high = (torch.as_tensor(end, dtype=torch.float32) for end in (loss.low, loss.high))
     at = torch.cartesian_prod(*[torch.tensor([0.01, 0.5, 0.99])] * 2)  # just inside: a loss may end at the ends
@@ -105,9 +105,9 @@ def _check_on_labels(given: Any, loss: InLabelUnits) -> None:
     where = f"on labels from {float(low.min()):g} to {float(high.max()):g}"
     advice = "shift and scale its curve to where the labels lie, as matching:sinh(shift=20, scale=0.1) does"
     if not bool(value.isfinite() & slope.isfinite().all()):
-        raise ValueError(f"loss: expected finite values {where}, got infinite ones of {short(given)}; {advice}")
+        raise ValueError(f"loss: expected finite values {where}, got infinite ones of {short(name)}; {advice}")
     if not bool(slope.any()):
-        raise ValueError(f"loss: expected one that changes {where}, got {short(given)}, which is flat there; {advice}")
+        raise ValueError(f"loss: expected one that changes {where}, got {short(name)}, which is flat there; {advice}")
 
 
 def _by_row(loss: nn.Module) -> nn.Module:
