@@ -109,4 +109,4 @@ def test_a_model_over_a_database_says_that_two_would_share_it(tmp_path):
     for way in WAYS.values():
         with pytest.raises(TypeError, match=r"^index: expected .* got milvus.*; save the model and load it"):
             way(model)
-    model.fitted_.near.close()
+    model.fitted_.near.index.close()

@@ -115,7 +115,7 @@ def test_nor_with_a_database(tmp_path):
     for what in ("ids", "groups"):
         model = fitted.__wrapped__("str", what, f"milvus:{tmp_path / 'bank.db'}")
         check_no_leak(model, what, "mixed")
-        model.fitted_.near.close()
+        model.fitted_.near.index.close()
 
 
 @pytest.mark.parametrize("fitted_form", [*KEPT, "mixed"])

@@ -229,7 +229,7 @@ def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
         for told, prediction, group in zip(explained, one.predict(frame[:40], **keys), groups, strict=False):
             assert sum(n.contribution for n in told.neighbors) == pytest.approx(prediction)
             assert not {n.id for n in told.neighbors} & set(ids[groups == group])
-        one.fitted_.near.close()
+        one.fitted_.near.index.close()
 
 
 def save(model, folder):

@@ -85,7 +85,7 @@ def test_a_database_that_is_named_again_is_the_one_that_is_used(folder, tmp_path
     set_index(folder, f"milvus:{tmp_path / 'evil.db'}")
     model = load_model(folder, index=f"milvus:{tmp_path / 'mine.db'}")
     np.testing.assert_allclose(model.predict(table(60)[0]), wanted, atol=1e-3)
-    model.fitted_.near.close()
+    model.fitted_.near.index.close()
     assert (tmp_path / "mine.db").exists()
     assert not (tmp_path / "evil.db").exists()
 
