@@ -29,7 +29,7 @@ CANDIDATES = {"text": ("ngrams", MINILM), "image": ("cnn", EFFICIENTNET), "audio
 FEWEST, MOST = 200, 2000
 """Rows below which nothing is chosen, and rows that a choice is made on, at most."""
 
-PROGRAM, READ, TUNED = 700_000_000, 70_000_000, 250_000_000
+PROGRAM, READ, TUNED = 700_000_000, 70_000_000, 300_000_000
 """Bytes of a fit without texts, and what each text takes whose encoder stays as published, or may be tuned."""
 
 TIMED = 32
