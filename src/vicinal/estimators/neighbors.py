@@ -91,7 +91,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             a prediction is a weighted geometric mean; "rank", their normal scores (see
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto", the default: "log" where labels
             are positive and a kernel has a lower squared error with it (in the labels' own units, each row predicted
-            from the others), times a constant that makes these predictions sum to as much as the labels, unless that may
+            from the others), times a constant that makes these predictions sum to as much as the labels, unless it may
             be 1; "none" where no kernel is fitted. Predictions, intervals and the bank are in the units of the labels;
             contributions of explanations and losses are on the scale. Several targets are all transformed alike.
         loss: what training minimizes and early stopping watches: None (squared error; log-loss for classes), text such

@@ -19,6 +19,7 @@ from vicinal.core import replaced_file
 from vicinal.core.freeing import large_blocks_apart
 from vicinal.core.progress import report, time_left
 from vicinal.core.seeding import seeded
+from vicinal.core.threads import one_thread
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
 from vicinal.encoders.table import TableInputs
 from vicinal.training.added import AddedLosses
@@ -303,7 +304,7 @@ def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, cal
 
 @contextmanager
 def _threads_for(network: NeighborNetwork) -> Iterator[None]:
-    """One thread where a step is too small to share: its parts would spend their time waiting for one another.
+    """One thread where a step is too small to share.
 
     The demo, which trains on n-grams twice, took 22 s of processor time with one thread, and 284 s with two on a
     busy machine.
@@ -313,11 +314,5 @@ def _threads_for(network: NeighborNetwork) -> Iterator[None]:
     parts = [part for part in network.encoder.modules() if isinstance(part, ColumnEncoder)]  # those of elements, too
     large = any(not part.frozen and part.kind in ("image", "audio") for part in parts)
     tuned = any(not part.frozen and isinstance(part, PretrainedEncoder) for part in parts)
-    before = torch.get_num_threads()
-    if not large and not tuned:
-        torch.set_num_threads(1)
-    try:
-        with large_blocks_apart() if tuned else nullcontext():
-            yield
-    finally:
-        torch.set_num_threads(before)
+    with large_blocks_apart() if tuned else nullcontext() if large else one_thread():
+        yield
