@@ -392,7 +392,7 @@ def fit_network(
     With ``start`` it begins at the weights of that, for so many epochs. ``reach`` is the error that makes training
     worth it, as training sees labels.
     """
-    from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
+    from vicinal.estimators.loss import check_on_labels, make_added, make_criterion, make_fair, make_targets
     from vicinal.estimators.loss_readout import with_loss_readout
     from vicinal.training.fit import cannot_reach, train  # Lightning is slow to import, and no saved model needs it
 
@@ -413,6 +413,7 @@ def fit_network(
     check_index(settings["index"], network.width)
     folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
     criterion = make_criterion(settings, codec, by_row=rows.weighted)
+    check_on_labels(settings["loss"], criterion)
     targets = make_targets(criterion, scaled, train_rows, settings["loss"], codec)
     every = Rows(inputs, targets, torch.arange(len(rows)), rows.group_codes(), folds)
     places = train_rows, torch.from_numpy(held_out.validation)

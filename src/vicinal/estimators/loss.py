@@ -87,16 +87,16 @@ def make_criterion(settings: dict[str, Any], codec: LabelCodec, *, by_row: bool 
     if isinstance(loss, ClassLoss):
         return OfProbabilities(copy.deepcopy(loss))
     ends = codec.label_ends()
-    if ends is None:
-        return loss
-    _check_on_labels(settings["loss"], InLabelUnits(copy.deepcopy(loss), *ends))
-    return InLabelUnits(copy.deepcopy(loss), *ends)
+    return loss if ends is None else InLabelUnits(copy.deepcopy(loss), *ends)
 
 
-def _check_on_labels(name: Any, loss: InLabelUnits) -> None:
+def check_on_labels(name: Any, loss: nn.Module | None) -> None:
     """Raise ValueError if a loss is infinite, or flat, all over the labels, so that nothing can be learned by it."""
+    if not isinstance(loss, InLabelUnits) or isinstance(loss, OfLists):
+        return
+    loss = copy.deepcopy(loss)  # a module of the user's may count its calls
     low, high = (torch.as_tensor(end, dtype=torch.float32) for end in (loss.low, loss.high))
-    at = torch.cartesian_prod(*[torch.tensor([0.01, 0.5, 0.99])] * 2)  # just inside: a loss may end at the ends
+    at = torch.cartesian_prod(*[torch.tensor([0.001, 0.5, 0.999])] * 2)  # just inside: a loss may end at the ends
     prediction, labels = (each.reshape(-1, *[1] * low.ndim).expand(-1, *low.shape).clone() for each in at.T)
     value = loss(prediction.requires_grad_(), labels).sum()
     if not value.requires_grad:
