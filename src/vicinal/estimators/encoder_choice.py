@@ -120,7 +120,7 @@ def expected_memory(encoders: Mapping[str, str], *, tuned: bool) -> int:
         tuned: whether the encoder may be tuned, which takes gradients, their moments, and the best weights so far.
 
     >>> expected_memory({"note": "minilm or ngrams"}, tuned=True), expected_memory({"size": "numbers"}, tuned=True)
-    (950000000, 0)
+    (1000000000, 0)
     """
     texts = [name for name in encoders.values() if "minilm" in name.replace(PAIR, "").split(" or ")]
     return (PROGRAM + (TUNED if tuned else READ) * len(texts)) * bool(texts)
