@@ -251,7 +251,8 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str = "", *,
         print_rows("Clusters", ["rows", "clusters"], rows)
     elif several := {size: count for size, count in record.clusters.items() if size > 1}:
         alone, count = record.clusters.get(1, 0), sum(several.values())
-        output.print(f"{count:,} clusters of 2 to {max(several):,} rows; {alone:,} rows without a copy")
+        sizes = " to ".join(f"{size:,}" for size in sorted({min(several), max(several)}))
+        output.print(f"{count:,} clusters of {sizes} rows; {alone:,} rows without a copy")
     output.print(f"matcher {folder}")
     files = {"links.csv": "", "clusters.csv": " (copies together)"} if record.clusters else {"links.csv": ""}
     files |= {"review.csv": f" ({to_label} pairs to label)", "report.html": ""}

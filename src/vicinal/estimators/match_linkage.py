@@ -449,8 +449,9 @@ def _kinds(columns: list[CodedColumn]) -> tuple[dict[str, Kind], list[str]]:
 
 
 def _is_key(column: CodedColumn) -> bool:
-    """Whether no value stands twice in a table, half of them in both, and half have a digit, as numbers of rows do."""
-    if 2 * sum(any(map(str.isdigit, value)) for value in column.values) < len(column.values):
+    """Whether no value stands twice in a table, half are in both and have a digit: no telephones."""
+    digits = sum(any(map(str.isdigit, value)) for value in column.values)
+    if column.form == "telephone" or 2 * digits < len(column.values):
         return False
     sides = [side[side >= 0] for side in column.sides]
     if column.sides[0] is column.sides[1] or not all(len(side) and len(np.unique(side)) == len(side) for side in sides):
