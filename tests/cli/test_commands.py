@@ -13,8 +13,7 @@ import pytest
 
 from references.tables import table
 from vicinal.cli import run
-from vicinal.cli.output import out as output
-from vicinal.cli.output import print_rows
+from vicinal.cli.output import output, print_rows
 from vicinal.data import cars_table
 from vicinal.estimators import load_model
 from vicinal.workflows import demo as workflows_demo

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vicinal.cli import run
-from vicinal.cli.output import out as output
+from vicinal.cli.output import output
 from vicinal.core import entries
 from vicinal.losses.spec import read_loss, read_teacher_loss
 from vicinal.report import LABELS

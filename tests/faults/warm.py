@@ -137,10 +137,10 @@ def _peak():
 
 def command(*arguments):
     """A case: the program ``vicinal`` with these arguments."""
-    from vicinal.cli.output import out, progress
+    from vicinal.cli.output import output, progress
     from vicinal.cli.program import run
 
-    out.file, progress.file = sys.stdout, sys.stderr
+    output.file, progress.file = sys.stdout, sys.stderr
     return run([str(argument) for argument in arguments])
 
 

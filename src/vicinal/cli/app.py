@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vicinal.cli.output import out
+from vicinal.cli.output import output
 from vicinal.version import __version__
 
 app = typer.Typer(
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 def _version(flag: bool) -> None:  # noqa: FBT001  typer's form of a callback
     if flag:
-        out.print(f"vicinal {__version__}")
+        output.print(f"vicinal {__version__}")
         raise typer.Exit
 
 
@@ -35,4 +35,4 @@ def _root(
 ) -> None:
     del version
     if context.invoked_subcommand is None:
-        out.print(context.get_help())
+        output.print(context.get_help())

@@ -6,8 +6,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import label_words, print_json
-from vicinal.cli.output import out as output
+from vicinal.cli.output import label_words, output, print_json
 from vicinal.cli.progress import shown_progress
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]

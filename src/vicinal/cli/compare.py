@@ -8,8 +8,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_rows
+from vicinal.cli.output import output, print_json, print_rows
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
@@ -47,19 +46,19 @@ def compare(
     paper's model and training.
     """
     from vicinal.core.checks import local_path
-    from vicinal.data import beside
+    from vicinal.core.files import replace_text
+    from vicinal.data import beside, read_cells
     from vicinal.data.sources import table_sources
-    from vicinal.report.compare import write_compare_page
+    from vicinal.report.compare import compare_html
     from vicinal.workflows import TableJob, compare_tables
     from vicinal.workflows.compare import plan_compare
-    from vicinal.workflows.predict import table_columns
 
     if len(target) not in (1, len(data)):
         raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")
     parameters = o.estimator_parameters(context)
     settings = o.table_settings(options)
     sources, grouped = table_sources("data", data, options["database"]), settings["sets"]
-    columns = [table_columns(path) for path in sources]
+    columns = [list(map(str, read_cells(path).columns)) for path in sources]
     columns = [names + [name for name in grouped if set(grouped[name]) & set(names)] for names in columns]
     _check_named(settings["kinds"] | dict.fromkeys(settings["missing"], "missing"), columns)
     jobs = []
@@ -87,7 +86,7 @@ def compare(
         return
     with shown_progress(quiet=quiet, verbose=options["verbose"], as_json=as_json) as shown:
         comparison = compare_tables(jobs, folder, **protocol, engine=engine, workers=workers, log=shown.log)
-    write_compare_page(comparison.record, folder / "report.html")
+    replace_text(folder / "report.html", compare_html(comparison.record))
     write_runs(comparison, folder / "runs.csv")
     if as_json:
         print_json(comparison_json(comparison))

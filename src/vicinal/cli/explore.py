@@ -6,7 +6,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import out as output
+from vicinal.cli.output import output
 
 
 @app.command(epilog="Example: vicinal explore houses-model  |  vicinal explore houses-model new.csv")

@@ -6,8 +6,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import out as output
-from vicinal.cli.output import print_columns, print_json, print_rows
+from vicinal.cli.output import output, print_columns, print_json, print_rows
 from vicinal.cli.progress import shown_progress
 from vicinal.settings import LikenessSettings
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 _PLAIN: Any = {"highlight": False, "markup": False, "soft_wrap": True}  # texts are shown as they are, brackets too
-out, progress = Console(**_PLAIN), Console(stderr=True, **_PLAIN)
+output, progress = Console(**_PLAIN), Console(stderr=True, **_PLAIN)
 
 
 def print_progress(line: str) -> None:
@@ -18,9 +18,9 @@ def print_progress(line: str) -> None:
     progress.print(line, style="dim")
 
 
-def print_json(value: Any) -> None:
-    """Print ``value`` as JSON on standard output; numbers that are not finite become null."""
-    print(json.dumps(finite(value), default=str, allow_nan=False))
+def print_json(value: Any, file: IO[str] | None = None) -> None:
+    """Print ``value`` as a line of JSON, on standard output if no file is named; see :func:`finite`."""
+    print(json.dumps(finite(value), default=str, allow_nan=False), file=file, flush=True)
 
 
 def finite(value: Any) -> Any:
@@ -49,7 +49,7 @@ def print_rows(
     numbers: bool = True,
     names: bool = False,
     least: int | None = None,
-    console: Console = out,
+    console: Console = output,
 ) -> None:
     """Print a table on ``console``.
 

@@ -76,14 +76,13 @@ def _warnings_as_sentences() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", ColumnWarning)
         warnings.filterwarnings("ignore", "X: expected rows like those of the fit")  # predict logs it
-        others, lines = warnings.showwarning, set[str]()
+        others, once = warnings.showwarning, cache(print_progress)
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **further: Any) -> None:
-            if not issubclass(category, ColumnWarning):
+            if issubclass(category, ColumnWarning):
+                once(str(message))
+            else:
                 others(message, category, *place, **further)
-            elif str(message) not in lines:
-                lines.add(str(message))
-                print_progress(str(message))
 
         warnings.showwarning = show
         yield

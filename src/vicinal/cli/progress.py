@@ -1,11 +1,11 @@
 """Progress of a long command, on standard error: lines for people, or lines of JSON for programs."""
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
 
-from vicinal.cli.output import finite, print_progress, progress
+from vicinal.cli.output import print_json, print_progress, progress
 
 if TYPE_CHECKING:
     from vicinal.core.progress import Display
@@ -27,19 +27,10 @@ def shown_progress(*, quiet: bool, verbose: bool = False, as_json: bool = False)
         changing=progress.is_terminal and not (verbose or as_json),
         every=1.0 if verbose else None,
         write=(lambda line: None) if quiet else print_progress,
-        events=_print_event if as_json and not quiet else None,
+        events=partial(print_json, file=progress.file) if as_json and not quiet else None,
     )
-    if quiet:
-        yield display
-        return
-    with listening(display.step):
+    with nullcontext() if quiet else listening(display.step):
         try:
             yield display
         finally:
             display.clear()
-
-
-def _print_event(values: dict[str, Any]) -> None:
-    """Print a line of JSON."""
-    progress.file.write(json.dumps(finite(values), default=str, allow_nan=False) + "\n")
-    progress.file.flush()

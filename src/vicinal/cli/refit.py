@@ -7,8 +7,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_scores
+from vicinal.cli.output import output, print_json, print_scores
 from vicinal.cli.progress import shown_progress
 
 

@@ -8,8 +8,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import cell_words, label_words, print_json, print_rows
-from vicinal.cli.output import out as output
+from vicinal.cli.output import cell_words, label_words, output, print_json, print_rows
 
 if TYPE_CHECKING:
     from vicinal.workflows.search import MatcherSearcher, Searched, Searcher

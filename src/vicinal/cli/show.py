@@ -6,8 +6,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import label_words, print_json, print_rows, print_scores
-from vicinal.cli.output import out as output
+from vicinal.cli.output import label_words, output, print_json, print_rows, print_scores
 
 
 @app.command(epilog="Example: vicinal show houses-model  |  vicinal show houses-model --json")

@@ -420,11 +420,11 @@ class RowMatcher(MatchSettings, MatchAnswers, BaseEstimator):  # type: ignore[mi
 
     def summary(self) -> "Summary":
         """What was fitted, on what, with which settings, and how well, as ``vicinal show`` prints it of a folder."""
-        from vicinal.report.summary import MatcherSettings, matcher_facts, summary
+        from vicinal.report.summary import MatcherSettings, summary
 
         check_is_fitted(self, "tables_")
         shown = MatcherSettings.model_validate_json(matcher_settings(self).model_dump_json())
-        return summary(matcher_facts(shown))
+        return summary(shown.facts())
 
     def _html_repr(self) -> str:
         """What a notebook shows: of a fitted matcher its summary, else scikit-learn's diagram."""

@@ -528,11 +528,11 @@ class Recommender(ClickSettings, BaseEstimator):  # type: ignore[misc]  # scikit
 
     def summary(self) -> "Summary":
         """What was fitted, on what, with which settings, and how well, as ``vicinal show`` prints it of a folder."""
-        from vicinal.report.summary import RecommenderSettings, recommender_facts, summary
+        from vicinal.report.summary import RecommenderSettings, summary
 
         check_is_fitted(self, "vectors_")
         shown = RecommenderSettings.model_validate_json(recommender_settings(self).model_dump_json())
-        return summary(recommender_facts(shown))
+        return summary(shown.facts())
 
     def _html_repr(self) -> str:
         """What a notebook shows: of a fitted recommender its summary, else scikit-learn's diagram."""

@@ -169,20 +169,7 @@ class AuditRecord(ShownRecord):
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""
-        plain: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            if not isinstance(value, np.ndarray):
-                plain[name] = _plain(value)
+        plain = {name: value for name, value in asdict(self).items() if not isinstance(value, np.ndarray)}
         for copies, entry in zip(self.copies, plain["copies"], strict=True):
             entry |= {"across": copies.across, "conflicting": copies.conflicting}
         return plain
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "__dataclass_fields__"):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -1,11 +1,8 @@
 """The model card: a README.md with what the model is, how good it is, how to use it, and its limits."""
 
-import os
 import re
 import shlex
-from pathlib import Path
 
-from vicinal.core.files import replace_text
 from vicinal.encoders.names import reaches_out
 from vicinal.report.records import FitRecord
 from vicinal.report.tables import findings, fit_table, importance_rows, importance_sentence, limits, mean_of
@@ -14,11 +11,6 @@ from vicinal.report.theme import environment, shown
 
 _ADJUSTED = "each adjusted by what a trend by columns says of the difference, and of the trend itself, all of "
 """How the labels of comparables are taken."""
-
-
-def write_card(record: FitRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the card of ``record`` to ``path``, usually README.md in the model folder, whole or not at all."""
-    return replace_text(path, card_text(record))
 
 
 def card_text(record: FitRecord) -> str:

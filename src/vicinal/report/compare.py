@@ -1,13 +1,10 @@
 """The page of a comparison: its table, the change on each split, which methods differ, and figures."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vicinal.core.files import replace_text
 from vicinal.report.records import CompareRecord
 from vicinal.report.tables import against_reference, mean_and_deviation, spread
 from vicinal.report.text import change_cell, clean, one_line
@@ -15,15 +12,6 @@ from vicinal.report.theme import CLASSES, MUTED, Picture, blank, picture, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def write_compare_page(record: CompareRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, whole or not at all.
-
-    Returns:
-        The path.
-    """
-    return replace_text(path, compare_html(record))
 
 
 def compare_html(record: CompareRecord) -> str:

@@ -1,15 +1,12 @@
 """The page of a match: a verdict, links and doubtful pairs cell by cell, match weights, and how sure all is."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.core.files import replace_text
 from vicinal.linkage.compared import ComparedPair
 from vicinal.report.pairs import bars, pair_view
 from vicinal.report.text import compact, number, one_line, percent
@@ -79,11 +76,6 @@ class MatchRecord:
     def is_crossed(self) -> bool:
         """Whether each labelled pair was held out once, and learned from beside."""
         return self.promised is not None and self.pairs[0] == self.pairs[1]
-
-
-def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, whole or not at all, and return the path."""
-    return replace_text(path, match_html(record))
 
 
 def match_html(record: MatchRecord) -> str:

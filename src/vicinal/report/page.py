@@ -87,7 +87,7 @@ def page_html(record: FitRecord) -> str:
         by_class=class_rows(record.by_class),
         panels=[panel_view(panel) for panel in record.panels],
         against=any(one.weight < 0 for panel in record.panels for one in panel.neighbors),
-        importance=list(_importance(record)),
+        importance=[_importance(record)] if record.importance else [],
         held_out=held_out,
         pictures=[*_pictures(record), *held_out[1:]],
         error="squared error" if record.task == "regression" else "Hamming loss" if record.several else "error rate",
@@ -159,16 +159,15 @@ def map_of(vectors: Any, labels: Any, what: str, point: str, color: str, caption
     )
 
 
-def _importance(record: FitRecord) -> Iterator[Picture]:
-    """The figure of the columns, if the metric knows them."""
-    if record.importance:
-        yield picture(
-            figures.column_shares(importance_rows(record.importance)),
-            "importance",
-            "Importance of the columns",
-            "Bars of how much each column matters, the largest on top.",
-            importance_sentence(record),
-        )
+def _importance(record: FitRecord) -> Picture:
+    """The figure of the columns."""
+    return picture(
+        figures.column_shares(importance_rows(record.importance)),
+        "importance",
+        "Importance of the columns",
+        "Bars of how much each column matters, the largest on top.",
+        importance_sentence(record),
+    )
 
 
 def _held_out(record: FitRecord) -> list[Picture]:

@@ -15,15 +15,19 @@ _NAMES = 20
 _MEASURES = {"rmse": "RMSE", "log_loss": "log loss"}
 
 
-class ShownSettings(BaseModel):
-    """Settings of a folder; those that are not shown are ignored."""
+class _Shown(BaseModel):
+    """A part of settings; what is not shown is ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class ShownSettings(_Shown):
+    """Settings of a folder."""
+
     version: int
 
 
-class _Notes(ShownSettings):
-    version: int = 0
+class _Notes(_Shown):
     name: str | None = None
     target: str | None = None
     id: str | None = None
@@ -35,19 +39,16 @@ class _Notes(ShownSettings):
     torch: str | None = None
 
 
-class _Encoder(ShownSettings):
-    version: int = 0
+class _Encoder(_Shown):
     encoder: str
     columns: list[str]
 
 
-class _Encoders(ShownSettings):
-    version: int = 0
+class _Encoders(_Shown):
     parts: list[_Encoder]
 
 
-class _Trial(ShownSettings):
-    version: int = 0
+class _Trial(_Shown):
     metric: str
     measure: str
     out_of_fold: float | None
@@ -90,6 +91,17 @@ class _NotedSettings(ShownSettings):
     scores: dict[str, float] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
 
+    def _facts(self, task: str, rows: Mapping[str, int], kinds: Mapping[str, Any], **fitted: Any) -> dict[str, Any]:
+        return {
+            "task": task,
+            "vicinal": self.vicinal,
+            "rows": rows,
+            "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
+            "settings": {**self.parameters, **fitted},
+            "scores": {"model": self.scores} if self.scores else {},
+            "notes": self.notes,
+        }
+
 
 class MatcherSettings(_NotedSettings):
     """Those of a matcher."""
@@ -102,6 +114,13 @@ class MatcherSettings(_NotedSettings):
     scorer: str | None = None
     threshold: float | None = None
 
+    def facts(self) -> dict[str, Any]:
+        """What ``vicinal show --json`` says of it."""
+        kinds = dict.fromkeys(self.texts, "text") | dict.fromkeys(self.numbers, "number") | self.media
+        sides = ("left", "right") if len(self.rows) > 1 else ("rows",)
+        rows = dict(zip(sides, self.rows, strict=True)) | {"labelled pairs": self.labelled}
+        return self._facts("matching", rows, kinds, scorer=self.scorer, threshold=self.threshold)
+
 
 class RecommenderSettings(_NotedSettings):
     """Those of a recommender."""
@@ -111,6 +130,13 @@ class RecommenderSettings(_NotedSettings):
     items: int
     clicks: int
     kernels: dict[str, dict[str, JsonValue]]
+
+    def facts(self) -> dict[str, Any]:
+        """What ``vicinal show --json`` says of it."""
+        columns = [kernel.get("columns") for kernel in self.kernels.values()]
+        kinds = {name: kind for one in columns if isinstance(one, dict) for name, kind in one.items()}
+        rows = {"users": self.users, "items": self.items, "clicks": self.clicks}
+        return self._facts("recommending", rows, kinds, confidence=self.settings[0], ridge=self.settings[1])
 
 
 def model_facts(config: ModelSettings, bank: int, held_out: int) -> dict[str, Any]:
@@ -133,40 +159,8 @@ def model_facts(config: ModelSettings, bank: int, held_out: int) -> dict[str, An
         "columns": {name: {"kind": kind, "encoder": encoders.get(name, "")} for name, kind in config.kinds.items()},
         "settings": _settings(config),
         "scores": notes.scores,
-        "trials": [trial.model_dump(exclude={"version"}) for trial in config.trials],
+        "trials": [trial.model_dump() for trial in config.trials],
         "adapted": (config.adaptation or {}).get("rows"),
-    }
-
-
-def matcher_facts(config: MatcherSettings) -> dict[str, Any]:
-    """What ``vicinal show --json`` says of a matcher."""
-    kinds = dict.fromkeys(config.texts, "text") | dict.fromkeys(config.numbers, "number") | config.media
-    sides = ("left", "right") if len(config.rows) > 1 else ("rows",)
-    return {
-        "task": "matching",
-        "vicinal": config.vicinal,
-        "rows": dict(zip(sides, config.rows, strict=True)) | {"labelled pairs": config.labelled},
-        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
-        "settings": {**config.parameters, "scorer": config.scorer, "threshold": config.threshold},
-        "scores": {"model": config.scores} if config.scores else {},
-        "notes": config.notes,
-    }
-
-
-def recommender_facts(config: RecommenderSettings) -> dict[str, Any]:
-    """What ``vicinal show --json`` says of a recommender."""
-    kinds: dict[str, Any] = {}
-    for kernel in config.kernels.values():
-        columns = kernel.get("columns")
-        kinds |= columns if isinstance(columns, dict) else {}
-    return {
-        "task": "recommending",
-        "vicinal": config.vicinal,
-        "rows": {"users": config.users, "items": config.items, "clicks": config.clicks},
-        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
-        "settings": {**config.parameters, **dict(zip(("confidence", "ridge"), config.settings, strict=True))},
-        "scores": {"model": config.scores} if config.scores else {},
-        "notes": config.notes,
     }
 
 

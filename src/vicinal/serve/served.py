@@ -12,7 +12,7 @@ from vicinal.core.identity import canonical_ids
 from vicinal.data.table import read_weights
 from vicinal.estimators import ModelFolder
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.saving import shown_cell
+from vicinal.estimators.saving import shown_cell, task_of
 from vicinal.serve.measures import Measures
 from vicinal.serve.pages import answer_of
 from vicinal.serve.requests import Add, Explain, Forget, Predict, Relabel, Search, read_body, table_of
@@ -156,7 +156,7 @@ class ServedModel:
     def health(self) -> dict[str, Any]:
         """Task, number of rows, and number of the last change."""
         model = self._current()
-        return {"task": _task(model), "rows": len(model.bank_), "changes": model.changes_.sequence}
+        return {"task": task_of(model), "rows": len(model.bank_), "changes": model.changes_.sequence}
 
     def _answers(self, model: BankedEstimator, body: Predict, k: int) -> Answers:
         if not hasattr(model, "predict"):
@@ -230,9 +230,3 @@ def _prediction(record: dict[str, Any], model: BankedEstimator) -> dict[str, Any
         return record
     chances = {str(name): record.pop(f"probability_{name}") for name in model.fitted_.codec.classes}
     return {**record, "probabilities": chances}
-
-
-def _task(model: BankedEstimator) -> str:
-    if not hasattr(model, "predict"):
-        return "similarity"
-    return "classification" if hasattr(model, "classes_") else "regression"

@@ -1,6 +1,7 @@
 """``vicinal embed``, ``add``, ``relabel`` and ``forget``: vectors of rows, and changes of a fitted model's bank."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -31,8 +32,6 @@ from vicinal.workflows.refit import forget_deeply
 
 AUTO = "auto"
 """In place of a column of weights: the weight that predicts the added rows best."""
-
-VECTOR_FILES = (".parquet", ".npy")
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def add_table(
     known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
     log_repeated(model, frame, labels, log, named=columns["id"] in frame.columns)
     added = opened.add(features, labels, **known, new_classes=new_classes or names is not None)
-    _finish(opened, added, epochs, log if chosen else None, log)
+    _finish(opened, added, epochs, log, weighed=chosen)
     numbers = f"the next numbers, from {added[0]} to {added[-1]}" if len(added) else ""
     named = f"column {short(columns['id'])}" if columns["id"] in frame.columns else numbers
     return BankChange(len(frame), len(opened.model.bank_), named=named)
@@ -196,7 +195,7 @@ def add_bank(
         known: dict[str, Any] = bank.who(place)
         known["sample_weight"] = source.given_weights(bank.take(at, cells=False))
         added = opened.add(rows, source.labels_of(bank.ids[at]), **known, new_classes=new_classes)
-        _finish(opened, added, epochs, None, log)
+        _finish(opened, added, epochs, log)
     return BankChange(len(at), len(opened.model.bank_))
 
 
@@ -218,12 +217,11 @@ def _check_same_fit(model: BankedEstimator, source: BankedEstimator, folder: Pat
         )
 
 
-def _finish(opened: ModelFolder, added: Any, epochs: int | None, log_weight: Log | None, log: Log) -> None:
-    """Continue training, if requested, and rewrite the folder if it is due."""
-    bank = opened.model.bank_
-    if log_weight is not None:
-        mass = float(bank.mass[bank.store.positions(added)[0]])
-        log_weight(f"each of the new rows counts as {mass:g} of the fit")
+def _finish(opened: ModelFolder, added: Any, epochs: int | None, log: Log, *, weighed: bool = False) -> None:
+    """Say the weight if it was found, continue training, if requested, and rewrite the folder if it is due."""
+    if weighed:
+        bank = opened.model.bank_
+        log(f"each of the new rows counts as {float(bank.mass[bank.store.positions(added)[0]]):g} of the fit")
     if epochs is not None:
         log(f"training on, {counted(epochs, 'epoch')} at most")
         opened.train_on(added, epochs)
@@ -460,7 +458,7 @@ def embed_table(
 
 def _vector_file(out: str) -> Path:
     path = local_path("out", out, written=True)
-    if path.suffix not in VECTOR_FILES:
+    if path.suffix not in (".parquet", ".npy"):
         raise ValueError(f"out: expected a name that ends in .parquet or .npy, or milvus:URI, got {short(out)}")
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ValueError(f"out: expected a file in a folder that is there, got {short_text(path, 200)}")
@@ -478,7 +476,5 @@ def _to_milvus(model: BankedEstimator, uri: str, collection: str, ids: list[Any]
         )
     similarity = model.fitted_similarity()
     index = open_index(f"milvus:{uri}", dim=vectors.shape[1], similarity=similarity, collection=collection)
-    try:
+    with closing(index):
         index.add(keys, torch.from_numpy(vectors))
-    finally:
-        index.close()

@@ -1,8 +1,6 @@
 """``vicinal explore``: browse the bank of a model, find suspicious labels, and correct them."""
 
 import copy
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from vicinal.core import check_choice, short
 from vicinal.core.arrays import Array
 from vicinal.core.checks import unwarned
 from vicinal.core.identity import IdentityWarning, canonical_ids
+from vicinal.data.writing import csv_texts
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
@@ -23,10 +22,10 @@ from vicinal.estimators.search import Hit, rows_of, search_rows, vectors_of
 from vicinal.evaluation.audit import class_suspicion, suspicion
 from vicinal.report.figures import principal_plane
 from vicinal.training.rows import spread
-from vicinal.workflows.explore_rows import TableRows, as_text, embedded_row, page_cells, sound_address
+from vicinal.workflows.explore_rows import TableRows, embedded_row, page_cells, sound_address
 from vicinal.workflows.measuring import untrained_features
 from vicinal.workflows.search import read_row
-from vicinal.workflows.suspects import doubts, expected_labels, left_out
+from vicinal.workflows.suspects import doubts, expected_labels, left_out, scaled
 
 _DOUBTED = 4096
 """Most rows whose labels are checked, spread evenly over the bank: each is predicted from all others."""
@@ -269,8 +268,9 @@ class Explorer:
         if hasattr(self.model, "classes_"):
             other = (hit for hit in hits if hit.label != label)
         else:
-            scaled = self._scaled(np.array([label, *(hit.label for hit in hits)]))
-            far = np.abs(scaled[1:] - scaled[0]) >= self._scaled(self.model.bank_.labels.numpy()).std()
+            scale = self.model.target_transform_
+            values = scaled(scale, np.array([label, *(hit.label for hit in hits)]))
+            far = np.abs(values[1:] - values[0]) >= scaled(scale, self.model.bank_.labels.numpy()).std()
             other = (hit for hit, is_far in zip(hits, far.tolist(), strict=True) if is_far)
         nearest = next(other, None)
         return {"other": None if nearest is None else self._hit(nearest)}
@@ -365,11 +365,8 @@ class Explorer:
 
     def changed(self) -> dict[str, Any]:
         """All changes of this page as CSV, oldest first."""
-        text = io.StringIO()
-        lines = csv.DictWriter(text, ("what", "id", "before", "after"))
-        lines.writeheader()
-        lines.writerows([{name: as_text(cell) for name, cell in one.items()} for one in self.changes])
-        return {"csv": text.getvalue()}
+        table = pd.DataFrame(self.changes, columns=["what", "id", "before", "after"], dtype=object)
+        return {"csv": "".join(csv_texts(lambda: [table]))}
 
     def _done(self, what: str, name: Any, before: Any, after: Any, back: Callable[[], object]) -> dict[str, Any]:
         if "undo" in self.can:
@@ -477,10 +474,6 @@ class Explorer:
         classes = self.model.fitted_.codec.classes
         return [str(classes[place]) for place in said.argmax(1)] if len(classes) else list(said.tolist())
 
-    def _scaled(self, values: Array) -> Array:
-        """Numbers on the model's label scale."""
-        return self.model.target_transform_.forward(torch.tensor(values, dtype=torch.float64)).numpy()
-
     def _doubts(self, *, fresh: bool = False) -> dict[str, Array]:
         """Positions ``at``, predictions ``said``, ``error``, ``score``, ``ratio`` and ``chance`` by the current labels.
 
@@ -500,7 +493,7 @@ class Explorer:
         wrong = doubts(model, labels.astype(np.int64) if len(classes) else labels, expected)
         doubt = {"at": at, "ratio": wrong.ratio, "chance": wrong.chance}
         if not len(classes):
-            truth, guess = self._scaled(labels), self._scaled(said)
+            truth, guess = (scaled(model.target_transform_, numbers) for numbers in (labels, said))
             score = suspicion(truth, guess, float(np.sqrt(((truth - guess) ** 2).mean())) or 1.0)
             return {"said": said, "error": np.abs(labels - said), "score": score, **doubt}
         places = labels.astype(np.int64)

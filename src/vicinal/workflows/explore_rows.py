@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -191,9 +190,3 @@ def sound_address(model: BankedEstimator, row: Mapping[str, Any], column: str, n
     if not address.startswith("data:audio/"):
         raise ValueError(f"sound: expected wav, flac, ogg or mp3 of at most {_SOUND >> 20} MiB, got another file")
     return address
-
-
-def as_text(cell: Any) -> str:
-    """A cell for CSV; text that a spreadsheet would run as a formula gets a leading apostrophe."""
-    text = "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell, default=str)
-    return f"'{text}" if isinstance(cell, str) and text[:1] in ("=", "+", "-", "@") else text

@@ -30,7 +30,7 @@ from vicinal.estimators.saving import facts_of, write_model
 from vicinal.estimators.tuning import PLAN
 from vicinal.plot import mask_curves
 from vicinal.report import write_page
-from vicinal.report.card import write_card
+from vicinal.report.card import card_text
 from vicinal.report.figures import most_frequent
 from vicinal.report.records import Column, FitRecord
 from vicinal.version import __version__
@@ -237,7 +237,7 @@ def fit_record(
     table = opened.table
     loss = "mse" if table.task == "regression" else "log_loss"
     loss = loss if predicts_by_default(model.loss) else "loss"
-    labels = model.bank_.labels.numpy()
+    labels, history = model.bank_.labels.numpy(), model.history_
     classes = [str(name) for name in model.fitted_.codec.classes]
     encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}
     reasons = {choice.column: [choice.sentence] for choice in model.encoder_choices_}
@@ -261,7 +261,9 @@ def fit_record(
         dropped=table.dropped_counts,
         duplicates=duplicates,
         scores=measured.scores,
-        history=_curves(model, loss),
+        history={f"train_{loss}": history.train_error, f"validation_{loss}": history.validation_error}
+        if model.metric_ == "network"
+        else {},
         predicted=measured.model.predicted,
         truth=measured.model.labels,
         classes=classes,
@@ -276,9 +278,7 @@ def fit_record(
         notes=[
             *opened.notes,
             *(f"{leak.sentence}." for leak in opened.leaks),
-            *_tuning(model),
-            *_transform(model),
-            *_forecasts(model),
+            *_notes_on(model),
             *measured.notes,
         ],
         verdict=verdict(measured, table.clusters[scored], promise),
@@ -291,45 +291,26 @@ def fit_record(
     )
 
 
-def _tuning(model: BankedEstimator) -> list[str]:
-    """A note on the plan by which the encoder was tuned, if there was one to tune."""
-    if model.plan_ is None:
-        return []
-    if model.plan_.tune == "none":
-        return ["The pretrained encoder stays as published: tuning it gained nothing, or there was no time."]
-    return [f"The encoder was tuned. {model.plan_.sentence().capitalize()}; the plan is in plan.json."]
-
-
-def _transform(model: BankedEstimator) -> list[str]:
-    """A note on the label scale, unless it is the plain one."""
-    chosen, sentence = model.target_transform == "auto", model.target_transform_.sentence
-    chosen &= not hasattr(model, "classes_")
-    why = " (a kernel predicts rows better from the others so)" if chosen else ""
-    said = [f"{sentence[0].upper()}{sentence[1:]}{why}."] if sentence else []
-    return [
-        *said,
-        *readout_sentences(model.fitted_, settings_of(model)),
-        *filter(None, [noise_sentence(model.fitted_)]),
-    ]
-
-
-def _forecasts(model: BankedEstimator) -> list[str]:
-    """A note on what intervals and sets promise for later rows; none without times."""
-    if not model.fitted_.forecasts:
-        return []
-    what = "intervals" if model.fitted_.codec.kind == "numbers" else "sets of classes"
-    return [
-        f"Calibrated by forecasts: models of the earlier half, five and six eighths of the rows predicted the quarter "
-        f"that comes next, and {what} are as wide as these needed. Rows farther ahead, or that change as no rows did "
-        "before, have no promise."
-    ]
-
-
-def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
-    """Errors by epoch; none for a kernel or trees."""
-    if model.metric_ != "network":
-        return {}
-    return {f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error}
+def _notes_on(model: BankedEstimator) -> list[str]:
+    """How the encoder was tuned, the label scale, the readout, and what intervals promise for later rows."""
+    notes, sentence = [], model.target_transform_.sentence
+    if model.plan_ is not None and model.plan_.tune == "none":
+        notes.append("The pretrained encoder stays as published: tuning it gained nothing, or there was no time.")
+    elif model.plan_ is not None:
+        notes.append(f"The encoder was tuned. {model.plan_.sentence().capitalize()}; the plan is in plan.json.")
+    if sentence:
+        is_chosen = model.target_transform == "auto" and not hasattr(model, "classes_")
+        why = " (a kernel predicts rows better from the others so)" if is_chosen else ""
+        notes.append(f"{sentence[0].upper()}{sentence[1:]}{why}.")
+    notes += [*readout_sentences(model.fitted_, settings_of(model)), *filter(None, [noise_sentence(model.fitted_)])]
+    if model.fitted_.forecasts:
+        what = "intervals" if model.fitted_.codec.kind == "numbers" else "sets of classes"
+        notes.append(
+            f"Calibrated by forecasts: models of the earlier half, five and six eighths of the rows predicted the "
+            f"quarter that comes next, and {what} are as wide as these needed. Rows farther ahead, or that change as "
+            "no rows did before, have no promise."
+        )
+    return notes
 
 
 def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str, Any]:
@@ -375,4 +356,4 @@ def write_files(
         (stage / PLAN).write_text(model.plan_.model_dump_json(indent=1) + "\n", encoding="utf-8")
     for place, record in enumerate(records, start=1):
         write_page(record, stage / (REPORT.format(place) if place > 1 else "report.html"))
-    write_card(records[0], stage / "README.md")
+    (stage / "README.md").write_text(card_text(records[0]), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import Log
 from vicinal.core.seeding import seeded
-from vicinal.data import LeakWarning, Table, prepare_table
+from vicinal.data import LeakWarning, prepare_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.duplicates import table_fingerprint
 from vicinal.data.sets import join_columns
 from vicinal.data.target import SEPARATOR, alike_labels
-from vicinal.encoders import Kind, PrincipalProjector
-from vicinal.encoders.kinds import ColumnKind
+from vicinal.encoders import PrincipalProjector
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.learner import LABELS, EmbeddingLearner
 from vicinal.estimators.saving import write_model
@@ -40,7 +39,7 @@ from vicinal.evaluation.alike import (
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
 from vicinal.version import __version__
 from vicinal.workflows.measuring import kept_vectors, untrained_encoder
-from vicinal.workflows.opening import ReadJob, columns_to_learn, made_with, read_source, rows_of_the_table
+from vicinal.workflows.opening import OpenTable, ReadJob, columns_to_learn, made_with, read_source, rows_of_the_table
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
 
@@ -67,18 +66,10 @@ class LearnJob(ReadJob):
 
 
 @dataclass(frozen=True)
-class LearnedTable:
-    """A table that was read: its rows, their labels (as y of a learner), kinds of columns, and notes."""
+class LearnedTable(OpenTable):
+    """A table that was read, with what is alike in it: labels of its rows, as y of a learner."""
 
-    table: Table
-    labels: Any
-    columns: Mapping[str, ColumnKind]
-    notes: Sequence[str]
-
-    @property
-    def kinds(self) -> dict[str, Kind]:
-        """Kinds of the columns that are used."""
-        return {name: column.kind for name, column in self.columns.items() if column.kind is not None}
+    labels: Any = None
 
     @property
     def features(self) -> pd.DataFrame:
@@ -195,7 +186,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
     log(f"{len(table)} rows in {name}")
     for line in notes:
         log(line)
-    return LearnedTable(table, values, columns, notes)
+    return LearnedTable(table, columns, notes=notes, labels=values)
 
 
 def _test_rows(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner) -> Array:

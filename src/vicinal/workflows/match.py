@@ -26,7 +26,7 @@ from vicinal.estimators.match_clusters import with_new
 from vicinal.estimators.match_files import write_matcher
 from vicinal.estimators.matching import RowMatcher
 from vicinal.linkage.compared import ComparedPair
-from vicinal.report.match import MatchRecord, write_match_page
+from vicinal.report.match import MatchRecord, match_html
 from vicinal.version import __version__
 from vicinal.workflows.opening import made_with
 from vicinal.workflows.resuming import CACHE, working_folder
@@ -126,7 +126,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
                     clusters[0].to_parquet(stage / CLUSTERS, index=False)
                     write_table(_clustered(matcher, clusters[0]), stage / CLUSTERED)
                     write_table(clusters[1], stage / CONTRADICTIONS)
-                write_match_page(record, stage / REPORT)
+                (stage / REPORT).write_text(match_html(record), encoding="utf-8")
                 answered = read_answers(out)  # with labels that came meanwhile
                 if len(answered):
                     write_table(answered, stage / ANSWERED)

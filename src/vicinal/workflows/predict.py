@@ -88,11 +88,6 @@ class Answers:
         whole = {name: "Int64" for name in explained if str(name).endswith("_position")}  # also where some have none
         return pd.concat([table, explained.astype(whole)], axis=1)
 
-    @property
-    def answered(self) -> int | None:
-        """How many rows are answered; None where all are."""
-        return sum(self.columns["answered"]) if "answered" in self.columns else None
-
     def records(self) -> list[dict[str, Any]]:
         """One dictionary per row, with neighbors in a list."""
         records = []
@@ -104,17 +99,14 @@ class Answers:
                     {"id": n.id, "weight": n.weight, "label": n.label, "contribution": n.contribution, **n.adjusting()}
                     for n in explanation.neighbors
                 ]
-                if explanation.trend is not None:
-                    record["trend"] = explanation.trend.record()
-                if explanation.transform != "none":
-                    record["scale"] = explanation.transform
-                if explanation.constant:
-                    record["constant"] = explanation.constant
+                record |= {} if explanation.trend is None else {"trend": explanation.trend.record()}
+                record |= {} if explanation.transform == "none" else {"scale": explanation.transform}
+                record |= {"constant": explanation.constant} if explanation.constant else {}
                 record["others"] = {"weight": explanation.other_weight, "contribution": explanation.other_contribution}
                 if explanation.elements:
-                    neighbors = [n.id for n in explanation.neighbors]
+                    names = [str(n.id) for n in explanation.neighbors]
                     record["elements"] = [
-                        _element(one) | {"neighbors": dict(zip(map(str, neighbors), one.weights, strict=True))}
+                        _element(one) | {"neighbors": dict(zip(names, one.weights, strict=True))}
                         for one in explanation.elements
                     ]
             records.append(record)
@@ -129,11 +121,6 @@ def _element(one: Element) -> dict[str, Any]:
 def joined(value: Any, separator: str = SEPARATOR) -> Any:
     """Several classes as one text, as in cells of a target; any other value unchanged."""
     return separator.join(map(str, value)) if isinstance(value, tuple) else value
-
-
-def table_columns(path: Path) -> list[str]:
-    """Names of the columns of a table file."""
-    return [str(name) for name in read_cells(path).columns]
 
 
 class AnswerSettings(TypedDict, total=False):
@@ -193,7 +180,7 @@ def predict_table(
     frame = read_rows(model, source, root, log)
     answers = answer_rows(model, frame, log, **settings)
     if (abstain := settings.get("abstain")) is not None:
-        log(answered_note(answers.answered or 0, len(frame), abstain))
+        log(answered_note(sum(answers.columns["answered"]), len(frame), abstain))
     return answers
 
 

@@ -19,16 +19,7 @@ RECOMMENDED, REPORT = "recommendations.csv", "report.md"
 
 @dataclass(frozen=True)
 class RecommendJob:
-    """What to recommend from.
-
-    Attributes:
-        clicks: file of clicks.
-        items: file of columns of items, or None.
-        users: file of columns of users, or None.
-        k: recommendations for each user.
-        among: see :meth:`vicinal.estimators.Recommender.recommend`.
-        parameters: of :class:`vicinal.estimators.Recommender`.
-    """
+    """Files of clicks, and of columns of items and users; what to recommend, and parameters of the recommender."""
 
     clicks: Path
     items: Path | None = None

@@ -389,16 +389,17 @@ def _compared(
     """The comparison of both models on the same rows, and the scores for each target."""
     table, parts, notes = opened.table, by_target(new, opened), list(rows.notes)
     measured = [measure(job, one, part, split) for one, part in parts]
+    ours = np.stack([one.model.predicted for one in measured], axis=1) if opened.also else measured[0].model.predicted
     if len(split.test):
         at = split.test
         known = table.ids[at][rows.parts[at] != "new"]
         # some of these rows stand in the old bank, held out of the fit or added since: none is to predict itself
-        both = _columns(measured), predict_test(old.forget(known) if len(known) else old, opened, split)
+        both = ours, predict_test(old.forget(known) if len(known) else old, opened, split)
     else:
         ids, of_old = old.out_of_fold_predictions()
         places = pd.Index(ids.astype(str)).get_indexer(table.ids.astype(str))
         at = np.flatnonzero((places >= 0) & (rows.parts != "new"))
-        both = _columns(measured)[at], of_old[places[at]]
+        both = ours[at], of_old[places[at]]
     groups, weights = (None if one is None else one[at] for one in (table.groups, table.weights))
     truth, predicted = table.target[at], both
     if opened.also:
@@ -431,15 +432,6 @@ def _compared(
     ]
     replaced = False
     return Refit(replaced, scores, error, change, doubt, basis, sizes, notes), measured
-
-
-def _columns(measured: Sequence[Measurements]) -> Array:
-    """Predictions of one target ``[n]`` or of several ``[n, T]``."""
-    return (
-        measured[0].model.predicted
-        if len(measured) == 1
-        else np.stack([one.model.predicted for one in measured], axis=1)
-    )
 
 
 def _difference(differences: Array, groups: Array | None = None, weights: Array | None = None) -> tuple[float, float]:

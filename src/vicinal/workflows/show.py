@@ -12,9 +12,7 @@ from vicinal.report.summary import (
     ModelSettings,
     RecommenderSettings,
     ShownSettings,
-    matcher_facts,
     model_facts,
-    recommender_facts,
 )
 
 _HELD_OUT = "held"
@@ -74,9 +72,9 @@ def _shown(folder: Path) -> dict[str, Any]:
     settings = folder / MARKERS[kind]
     written = datetime.fromtimestamp(settings.stat().st_mtime, UTC).isoformat(timespec="seconds")
     if kind == "matcher":
-        shown = matcher_facts(read_settings(settings, MatcherSettings, "a matcher", newest=MATCHER_VERSION))
+        shown = read_settings(settings, MatcherSettings, "a matcher", newest=MATCHER_VERSION).facts()
     elif kind == "recommender":
-        shown = recommender_facts(read_settings(settings, RecommenderSettings, "a recommender", newest=1))
+        shown = read_settings(settings, RecommenderSettings, "a recommender", newest=1).facts()
     else:
         shown = _model(folder)
     of_folder = {"bytes": sum(sizes.values()), "files": sizes}

@@ -5,6 +5,7 @@ import itertools
 import json
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -85,7 +86,7 @@ def predict_file(
     named: dict[str, Any] = {"index": index, "encoders": encoders}
     model = load_predictor(folder, **named, several=True)
     model.root = root or root_of(source)
-    log, keep, abstain = _once(log), settings.get("keep", ()), settings.get("abstain")
+    log, keep, abstain = cache(log), settings.get("keep", ()), settings.get("abstain")
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [*(str(name) for name in model.feature_names_in_), *keep]
         frames = stream_table(source, BATCH, need=need, ids=exact_columns(model), log=log)
@@ -94,8 +95,7 @@ def predict_file(
         of_model = model_digest(folder)
         known = [__version__, torch.__version__, *of_model, digest, str(model.root), index]
         done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True, default=dict), log)
-        progress = _Progress(row_count(source), done)
-        rest = _behind(first, frames, done)
+        rest = (frame for frame in itertools.chain([first], frames) if done == 0 or frame.index[0] > done)
         answers: Generator[pd.DataFrame, None, None]
         if count is None:
             answers = (answer_rows(model, made_rows(model, frame), log=log, **settings).flat() for frame in rest)
@@ -103,7 +103,7 @@ def predict_file(
             answers = predicted_by_ray((folder.resolve(), model.root, settings, named, of_model), rest, count, log)
         try:
             with contextlib.closing(answers):
-                rows = _predict(answers, work, progress)
+                rows = _predict(answers, work, row_count(source), done)
         except ValueError:  # the table or the settings have to change, so what was done is of no use
             for part in _parts(work):
                 remove_tree(part)
@@ -114,24 +114,10 @@ def predict_file(
         schema = _unified([parquet.read_schema(part) for part in parts])
         ranks = _ranks(parts, schema, model.notes_.get("query"))
         if abstain is not None:
-            answered = sum(
-                int(parquet.read_table(part, columns=["answered"]).to_pandas()["answered"].sum()) for part in parts
-            )
+            answered = sum(int(pd.read_parquet(part, columns=["answered"])["answered"].sum()) for part in parts)
             log(answered_note(answered, rows, abstain))
         write_frames(lambda: _ranked((_read(part, schema) for part in parts), ranks), out, escape=escape)
     return rows
-
-
-def _once(log: Log) -> Log:
-    """A ``log`` that ignores lines it already got."""
-    lines: set[str] = set()
-
-    def tell(line: str) -> None:
-        if line not in lines:
-            lines.add(line)
-            log(line)
-
-    return tell
 
 
 def _parts(work: WorkingFolder) -> list[Path]:
@@ -149,27 +135,22 @@ def _take_up(work: WorkingFolder, fingerprint: str, log: Log) -> int:
     return 0
 
 
-def _behind(first: pd.DataFrame, frames: Iterator[pd.DataFrame], done: int) -> Iterator[pd.DataFrame]:
-    """The batches after the first ``done`` rows, which are whole batches."""
-    for frame in itertools.chain([first], frames):
-        if done == 0 or frame.index[0] > done:
-            yield frame
-
-
-def _predict(answers: Iterator[pd.DataFrame], work: WorkingFolder, progress: "_Progress") -> int:
-    """Save the predictions of batches in parts, and return the total number of rows."""
+def _predict(answers: Iterator[pd.DataFrame], work: WorkingFolder, rows: int | None, done: int) -> int:
+    """Save the predictions of batches in parts, report how many of ``rows`` are there, and return their number."""
     waiting: list[pd.DataFrame] = []
-    count, begun = 0, time.monotonic()
+    count, before = 0, done
+    started = begun = time.monotonic()
     for table in answers:
         waiting.append(table)
         count += len(table)
         if time.monotonic() - begun >= _SECONDS or count >= _MOST:
             _put_aside(waiting, work)
-            progress.add(count)
+            done += count
             waiting, count, begun = [], 0, time.monotonic()
+            report("predicting", done, rows, f"rows, {(done - before) / (begun - started):,.0f} a second")
     if waiting:
         _put_aside(waiting, work)
-    return progress.done + count
+    return done + count
 
 
 def _put_aside(frames: list[pd.DataFrame], work: WorkingFolder) -> None:
@@ -183,7 +164,7 @@ def _put_aside(frames: list[pd.DataFrame], work: WorkingFolder) -> None:
 def _unified(schemas: list[pa.Schema]) -> pa.Schema:
     """The columns of all schemas in order of appearance, each with a type that holds all its cells."""
     kinds: dict[str, pa.DataType] = {}
-    for field in (field for schema in schemas for field in schema):
+    for field in itertools.chain(*schemas):
         kinds[field.name] = _wider(kinds.get(field.name, field.type), field.type)
     return pa.schema(list(kinds.items()))
 
@@ -222,17 +203,3 @@ def _ranked(frames: Iterator[pd.DataFrame], ranks: list[int] | None) -> Iterator
     for frame in frames:
         yield frame if ranks is None else frame.assign(rank=ranks[done : done + len(frame)])
         done += len(frame)
-
-
-class _Progress:
-    """Reports the number of finished rows and their rate."""
-
-    def __init__(self, rows: int | None, done: int) -> None:
-        self.rows, self.before, self.done = rows, done, done
-        self.begun = time.monotonic()
-
-    def add(self, count: int) -> None:
-        """Count ``count`` more rows, and report."""
-        self.done += count
-        rate = (self.done - self.before) / (time.monotonic() - self.begun)
-        report("predicting", self.done, self.rows, f"rows, {rate:,.0f} a second")
