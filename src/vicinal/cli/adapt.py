@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json
@@ -15,26 +13,23 @@ from vicinal.cli.output import output, print_json
 )
 @o.with_options(o.MODEL, o.ANSWER)
 def adapt(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
-    data: Annotated[
-        str | None, typer.Argument(help="Table of new rows with the columns that the model reads.", metavar="DATA")
-    ] = None,
+    model: Annotated[str, o.argument("Model folder of `vicinal fit`.", "MODEL")],
+    data: Annotated[o.Name, o.argument("Table of new rows with the columns that the model reads.", "DATA")] = None,
     *,
     out: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder of the adapted model; MODEL itself: change it in place. Default: only report.",
-            metavar="FOLDER",
+        o.Name,
+        o.described(
+            "Folder of the adapted model; MODEL itself: change it in place. Default: only report.", metavar="FOLDER"
         ),
     ] = None,
     labels: Annotated[
         bool,
-        typer.Option(
-            "--labels", help="The rows have the column that the model predicts: calibrate intervals by their errors."
+        o.described(
+            "The rows have the column that the model predicts: calibrate intervals by their errors.", "--labels"
         ),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take an earlier adaptation back.")] = False,
-    who: Annotated[str | None, typer.Option(help="Name for the journal; default: the user.")] = None,
+    undo: Annotated[bool, o.described("Take an earlier adaptation back.", "--undo")] = False,
+    who: Annotated[o.Name, o.described("Name for the journal; default: the user.")] = None,
     **options: Any,
 ) -> None:
     """Test whether new rows differ from the fit, and correct the model for them, without labels or with them.

@@ -2,14 +2,12 @@
 
 from typing import Annotated, Any, TypeAlias
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import label_words, output, print_json
 from vicinal.cli.progress import shown_progress
 
-Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
+Model: TypeAlias = Annotated[str, o.argument("Model folder of any kind.", "MODEL")]
 _LISTED = 20
 """Most corrected labels to list."""
 
@@ -18,15 +16,15 @@ _LISTED = 20
 @o.with_options(o.MODEL, {"quiet": o.RUN["quiet"]})
 def embed(
     model: Model,
-    data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
+    data: Annotated[str, o.argument("Table with the columns that the model reads.", "DATA")],
     *,
     out: Annotated[
         str,
-        typer.Option(
-            help="File to write: .parquet (columns id and vector) or .npy; or milvus:URI to add to.", metavar="FILE"
+        o.described(
+            "File to write: .parquet (columns id and vector) or .npy; or milvus:URI to add to.", metavar="FILE"
         ),
     ],
-    collection: Annotated[str, typer.Option(help="Collection of milvus:URI.")] = "vicinal",
+    collection: Annotated[str, o.described("Collection of milvus:URI.")] = "vicinal",
     **options: Any,
 ) -> None:
     """Write the vectors of a table's rows, which are near for rows that are alike to the model."""
@@ -45,38 +43,33 @@ def embed(
 def add(
     model: Model,
     data: Annotated[
-        str | None,
-        typer.Argument(help="Table with the columns of the fit, and labels.", metavar="DATA", show_default=False),
+        o.Name, o.argument("Table with the columns of the fit, and labels.", "DATA", show_default=False)
     ] = None,
     *,
     other: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="In place of DATA: a copy of the model that was given other rows.", metavar="OTHER"
-        ),
+        o.Name,
+        o.described("In place of DATA: a copy of the model that was given other rows.", "--from", metavar="OTHER"),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Column of labels; default: that of the fit.")] = None,
+    target: Annotated[o.Name, o.described("Column of labels; default: that of the fit.")] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or else the next numbers.")
+        o.Name, o.described("Column of ids; default: that of the fit, or else the next numbers.", "--id")
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Column of groups; default: that of the fit.")] = None,
+    group: Annotated[o.Name, o.described("Column of groups; default: that of the fit.")] = None,
     weight: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of weights; default: that of the fit, if it is there. auto: one that predicts new rows best.",
+        o.Name,
+        o.described(
+            "Column of weights; default: that of the fit, if it is there. auto: one that predicts new rows best.",
             metavar="COL|auto",
         ),
     ] = None,
     names: Annotated[
-        str | None,
-        typer.Option(
-            help="Table from vicinal discover with names in the column label; classes may be new.", metavar="FILE"
-        ),
+        o.Name,
+        o.described("Table from vicinal discover with names in the column label; classes may be new.", metavar="FILE"),
     ] = None,
     new_classes: Annotated[
-        bool, typer.Option("--new-classes", help="Accept classes that the model does not know yet.")
+        bool, o.described("Accept classes that the model does not know yet.", "--new-classes")
     ] = False,
-    epochs: Annotated[int | None, typer.Option(help="Then train at most so many more epochs; default: none.")] = None,
+    epochs: Annotated[int | None, o.described("Then train at most so many more epochs; default: none.")] = None,
     **options: Any,
 ) -> None:
     """Add labelled rows to a model's bank without training; the next prediction uses them.
@@ -111,13 +104,11 @@ def add(
 @o.with_options({"database": o.MODEL["database"]}, o.AGAIN, {"as_json": o.RUN["as_json"]})
 def relabel(
     model: Model,
-    data: Annotated[str, typer.Argument(help="Table of ids and labels.", metavar="DATA")],
+    data: Annotated[str, o.argument("Table of ids and labels.", "DATA")],
     *,
-    target: Annotated[str | None, typer.Option(help="Column of labels; default: that of the fit.")] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or id.")
-    ] = None,
-    who: Annotated[str | None, typer.Option(help="Name for the journal; default: the user.")] = None,
+    target: Annotated[o.Name, o.described("Column of labels; default: that of the fit.")] = None,
+    id_column: Annotated[o.Name, o.described("Column of ids; default: that of the fit, or id.", "--id")] = None,
+    who: Annotated[o.Name, o.described("Name for the journal; default: the user.")] = None,
     **options: Any,
 ) -> None:
     """Correct labels in a model's bank without training; the next prediction uses them.
@@ -146,24 +137,21 @@ def relabel(
 )
 @o.with_options(o.AGAIN, o.RUN)
 def forget(
-    model: Annotated[
-        str | None, typer.Argument(help="Model folder of any kind; with --verify: if it has moved.", metavar="MODEL")
-    ] = None,
-    more: Annotated[list[str] | None, typer.Argument(help="Ids.", metavar="ID", show_default=False)] = None,
+    model: Annotated[o.Name, o.argument("Model folder of any kind; with --verify: if it has moved.", "MODEL")] = None,
+    more: Annotated[o.Names, o.argument("Ids.", "ID", show_default=False)] = None,
     *,
     ids: Annotated[
-        list[str] | None,
-        typer.Option(help="An id, or a file of ids: .txt with one a line, or a table with a column id.", metavar="ID"),
+        o.Names,
+        o.described("An id, or a file of ids: .txt with one a line, or a table with a column id.", metavar="ID"),
     ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Fit again on the rows that are left: a model that never saw the others.")
+        bool, o.described("Fit again on the rows that are left: a model that never saw the others.", "--deep")
     ] = False,
     receipt: Annotated[
-        str | None,
-        typer.Option(help="Receipt to write; default: MODEL-forgotten.json, or -2.json and so on.", metavar="FILE"),
+        o.Name, o.described("Receipt to write; default: MODEL-forgotten.json, or -2.json and so on.", metavar="FILE")
     ] = None,
     verify: Annotated[
-        str | None, typer.Option(help="Check this receipt against the model as it is now.", metavar="RECEIPT")
+        o.Name, o.described("Check this receipt against the model as it is now.", metavar="RECEIPT")
     ] = None,
     **options: Any,
 ) -> None:

@@ -19,23 +19,20 @@ if TYPE_CHECKING:
 @o.with_options(o.TABLE, o.LABELS, o.TRAINING, o.NEIGHBORS, o.RUN)
 def compare(
     context: typer.Context,
-    data: Annotated[list[str], typer.Argument(help="Tables: files, patterns, folders, - or queries.", metavar="DATA")],
-    target: Annotated[list[str], typer.Option(help="Column to predict: one for all tables, or one per table.")],
+    data: Annotated[list[str], o.argument("Tables: files, patterns, folders, - or queries.", "DATA")],
+    target: Annotated[list[str], o.described("Column to predict: one for all tables, or one per table.")],
     *,
-    splits: Annotated[int, typer.Option(help="Number of seeded splits of each table.")] = 10,
-    heads: Annotated[str, typer.Option(help="Heads, or k-NN on their embeddings.")] = "dense,dense+knn,nona,nona+knn",
-    out: Annotated[str | None, typer.Option(help="Folder for splits, runs and page.", metavar="FOLDER")] = None,
+    splits: Annotated[int, o.described("Number of seeded splits of each table.")] = 10,
+    heads: Annotated[str, o.described("Heads, or k-NN on their embeddings.")] = "dense,dense+knn,nona,nona+knn",
+    out: Annotated[o.Name, o.described("Folder for splits, runs and page.", metavar="FOLDER")] = None,
     engine: Annotated[
-        str | None,
-        typer.Option(
-            help="Run several fits at a time: joblib (processes of this machine) or ray.", rich_help_panel=o.TRAIN
-        ),
+        o.Name, o.described("Run several fits at a time: joblib (processes of this machine) or ray.", panel=o.TRAIN)
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Workers of the engine; default: one per processor.", rich_help_panel=o.TRAIN)
+        int | None, o.described("Workers of the engine; default: one per processor.", panel=o.TRAIN)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would run; nothing is trained or written.")
+        bool, o.described("Only show what would run; nothing is trained or written.", "--dry-run")
     ] = False,
     **options: Any,
 ) -> None:

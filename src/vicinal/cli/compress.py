@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_rows
@@ -12,22 +10,17 @@ from vicinal.cli.output import output, print_json, print_rows
 @app.command(epilog="Examples: vicinal compress reviews-model --keep .5  |  vicinal compress houses-model --rows .05")
 @o.with_options({"encoder": o.AGAIN["encoder"]}, o.ANSWER)
 def compress(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit` or `learn`.", metavar="MODEL")],
+    model: Annotated[str, o.argument("Model folder of `vicinal fit` or `learn`.", "MODEL")],
     *,
-    keep: Annotated[float, typer.Option(help="Share of the numbers of each part to keep.", metavar="SHARE")] = 0.5,
+    keep: Annotated[float, o.described("Share of the numbers of each part to keep.", metavar="SHARE")] = 0.5,
     variance: Annotated[
-        float | None,
-        typer.Option(help="Share of the variance of vectors to keep, in place of --keep.", metavar="SHARE"),
+        float | None, o.described("Share of the variance of vectors to keep, in place of --keep.", metavar="SHARE")
     ] = None,
     rows: Annotated[
         float | None,
-        typer.Option(
-            help="Share of the rows to keep, those that predict as all do; nothing else is cut.", metavar="SHARE"
-        ),
+        o.described("Share of the rows to keep, those that predict as all do; nothing else is cut.", metavar="SHARE"),
     ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="Folder of the smaller model; default: MODEL-small.", metavar="FOLDER")
-    ] = None,
+    out: Annotated[o.Name, o.described("Folder of the smaller model; default: MODEL-small.", metavar="FOLDER")] = None,
     **options: Any,
 ) -> None:
     """Write a model with thinner layers and shorter vectors, or with few rows, and show what that costs.

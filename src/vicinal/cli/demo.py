@@ -4,8 +4,6 @@ import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_scores
@@ -16,7 +14,7 @@ from vicinal.cli.progress import shown_progress
 @o.with_options(o.RUN)
 def demo(
     *,
-    out: Annotated[Path, typer.Option(help="Model folder to write.")] = Path("demo-model"),
+    out: Annotated[Path, o.described("Model folder to write.")] = Path("demo-model"),
     seed: o.Seed = 0,
     **options: Any,
 ) -> None:

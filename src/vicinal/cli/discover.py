@@ -3,8 +3,6 @@
 import shlex
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_rows
@@ -13,19 +11,16 @@ from vicinal.cli.output import output, print_json, print_rows
 @app.command(epilog="Example: vicinal discover letters-model new.csv")
 @o.with_options(o.MODEL, o.ANSWER)
 def discover(
-    model: Annotated[
-        str, typer.Argument(help="Model folder of `vicinal fit` or `learn`, for classes.", metavar="MODEL")
-    ],
-    data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
+    model: Annotated[str, o.argument("Model folder of `vicinal fit` or `learn`, for classes.", "MODEL")],
+    data: Annotated[str, o.argument("Table with the columns that the model reads.", "DATA")],
     *,
     out: Annotated[
-        str | None,
-        typer.Option(help="File for names, with the page beside it; default: DATA-groups.csv.", metavar="FILE"),
+        o.Name, o.described("File for names, with the page beside it; default: DATA-groups.csv.", metavar="FILE")
     ] = None,
     error: Annotated[
-        float, typer.Option(help="Share of rows of known classes that may be taken for new.", metavar="SHARE")
+        float, o.described("Share of rows of known classes that may be taken for new.", metavar="SHARE")
     ] = 0.05,
-    groups: Annotated[int | None, typer.Option(help="Number of groups; default: chosen.")] = None,
+    groups: Annotated[int | None, o.described("Number of groups; default: chosen.")] = None,
     seed: o.Seed = 0,
     **options: Any,
 ) -> None:
@@ -53,9 +48,8 @@ def discover(
             {"group": each.name, "rows": each.rows, "nearest": each.nearest[0], "words": list(each.words)}
             for each in record.groups
         ]
-        score = record.score if record.score == record.score else None
         files = {"names": str(outcome.names or "") or None, "page": str(outcome.page or "") or None}
-        print_json({"rows": record.rows, "new": record.new, "hidden_score": score, "groups": listed, **files})
+        print_json({"rows": record.rows, "new": record.new, "hidden_score": record.score, "groups": listed, **files})
         return
     output.print(
         f"{record.new} of {record.rows} rows fit no known class. False alarms are expected for up to "

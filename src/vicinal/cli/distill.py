@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_rows
@@ -13,33 +11,25 @@ from vicinal.cli.progress import shown_progress
 @app.command(epilog="Example: vicinal distill reviews-model reviews.csv --encoder text=ngrams --unlabelled more.csv")
 @o.with_options(o.READ, o.RUN)
 def distill(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`: the teacher.", metavar="MODEL")],
-    data: Annotated[
-        str,
-        typer.Argument(help="The table it was fitted on; rows with an empty target are used, too.", metavar="DATA"),
-    ],
+    model: Annotated[str, o.argument("Model folder of `vicinal fit`: the teacher.", "MODEL")],
+    data: Annotated[str, o.argument("The table it was fitted on; rows with an empty target are used, too.", "DATA")],
     *,
     encoder: Annotated[
         list[str],
-        typer.Option(help="Encoder of the student for a column or kind: text=ngrams, photo=cnn.", metavar="COL=NAME"),
+        o.described("Encoder of the student for a column or kind: text=ngrams, photo=cnn.", metavar="COL=NAME"),
     ],
-    unlabelled: Annotated[
-        str | None, typer.Option(help="A table of more rows, without labels.", metavar="FILE")
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="Folder of the student; default: MODEL-student.", metavar="FOLDER")
-    ] = None,
+    unlabelled: Annotated[o.Name, o.described("A table of more rows, without labels.", metavar="FILE")] = None,
+    out: Annotated[o.Name, o.described("Folder of the student; default: MODEL-student.", metavar="FOLDER")] = None,
     loss: Annotated[
         str,
-        typer.Option(
-            help="Loss that also compares similarities: none, matching, kl_top(temperature=2), ranknet or "
+        o.described(
+            "Loss that also compares similarities: none, matching, kl_top(temperature=2), ranknet or "
             "sinkhorn_distillation."
         ),
     ] = "none",
-    share: Annotated[float, typer.Option(help="Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
+    share: Annotated[float, o.described("Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
     teacher_encoder: Annotated[
-        list[str] | None,
-        typer.Option(help="Encoder of the teacher from a folder or the hub, named again.", metavar="COL=NAME"),
+        o.Names, o.described("Encoder of the teacher from a folder or the hub, named again.", metavar="COL=NAME")
     ] = None,
     **options: Any,
 ) -> None:

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_rows, print_scores
@@ -16,30 +14,23 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
 @o.with_options(o.MODEL, o.RUN)
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
-    data: Annotated[str, typer.Argument(help="Labelled table: the one it was fitted on, or new rows.", metavar="DATA")],
+    model: Annotated[str, o.argument("Model folder of `vicinal fit`.", "MODEL")],
+    data: Annotated[str, o.argument("Labelled table: the one it was fitted on, or new rows.", "DATA")],
     *,
-    target: Annotated[
-        str | None, typer.Option(help="For a model of several targets, the one to audit; default: all.")
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="Page to write (html); audit.json goes beside it.", metavar="FILE")
-    ] = None,
+    target: Annotated[o.Name, o.described("For a model of several targets, the one to audit; default: all.")] = None,
+    out: Annotated[o.Name, o.described("Page to write (html); audit.json goes beside it.", metavar="FILE")] = None,
     time: Annotated[
-        str | None,
-        typer.Option(help="Column of dates or numbers, for errors by period; default: that of the fit.", metavar="COL"),
+        o.Name,
+        o.described("Column of dates or numbers, for errors by period; default: that of the fit.", metavar="COL"),
     ] = None,
     weight: Annotated[
-        str | None,
-        typer.Option(help="Column of row weights for scores and coverage; default: that of the fit.", metavar="COL"),
+        o.Name, o.described("Column of row weights for scores and coverage; default: that of the fit.", metavar="COL")
     ] = None,
     fair: Annotated[
-        str | None,
-        typer.Option(help="Column of an attribute, for rates by group; default: that of the fit.", metavar="COL"),
+        o.Name, o.described("Column of an attribute, for rates by group; default: that of the fit.", metavar="COL")
     ] = None,
     suspects: Annotated[
-        int | None,
-        typer.Option(help="Number of suspicious labels to list; default: 10, and 50 in the page and --json."),
+        int | None, o.described("Number of suspicious labels to list; default: 10, and 50 in the page and --json.")
     ] = None,
     **options: Any,
 ) -> None:

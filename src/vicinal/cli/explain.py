@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import cell_words, label_words, output, print_json, print_rows
@@ -30,30 +28,24 @@ _SCALES = {"log": " (log)", "link": " (h)", "quantile": " (share)"} | dict.fromk
 )
 @o.with_options(o.AIM, o.MODEL, o.ANSWER)
 def explain(
-    model: Annotated[str, typer.Argument(help="Folder of `vicinal fit`, or of `vicinal match`.", metavar="MODEL")],
-    data: Annotated[
-        str | None, typer.Argument(help="Table whose rows are explained, as --file.", metavar="DATA")
-    ] = None,
+    model: Annotated[str, o.argument("Folder of `vicinal fit`, or of `vicinal match`.", "MODEL")],
+    data: Annotated[o.Name, o.argument("Table whose rows are explained, as --file.", "DATA")] = None,
     *,
     row_id: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--id", help="Id of a row of the bank, or of DATA; of a matcher two, left and right.", metavar="ID"
-        ),
+        o.Names,
+        o.described("Id of a row of the bank, or of DATA; of a matcher two, left and right.", "--id", metavar="ID"),
     ] = None,
     row: Annotated[
-        str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
+        o.Name, o.described('A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
     ] = None,
-    file: Annotated[
-        str | None, typer.Option(help="The table, if it is not the second argument.", metavar="FILE")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Number of bank rows to list for each.")] = 5,
+    file: Annotated[o.Name, o.described("The table, if it is not the second argument.", metavar="FILE")] = None,
+    k: Annotated[int, o.described("Number of bank rows to list for each.", "-k", "--k")] = 5,
     interval: Annotated[
-        float, typer.Option(help="Probability that the interval contains the truth.", metavar="COVERAGE")
+        float, o.described("Probability that the interval contains the truth.", metavar="COVERAGE")
     ] = 0.9,
-    target: Annotated[str | None, typer.Option(help="For a model of several targets, the one to explain.")] = None,
+    target: Annotated[o.Name, o.described("For a model of several targets, the one to explain.")] = None,
     plot: Annotated[
-        str | None, typer.Option(help="Also draw the first rows to this file: .svg, .png or .pdf.", metavar="FILE")
+        o.Name, o.described("Also draw the first rows to this file: .svg, .png or .pdf.", metavar="FILE")
     ] = None,
     include_own: o.IncludeOwn = False,
     **options: Any,

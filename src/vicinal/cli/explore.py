@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output
@@ -12,15 +10,12 @@ from vicinal.cli.output import output
 @app.command(epilog="Example: vicinal explore houses-model  |  vicinal explore houses-model new.csv")
 @o.with_options(o.MODEL)
 def explore(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
-    table: Annotated[
-        str | None,
-        typer.Argument(help="Table to show, too, except its rows that are in the bank.", metavar="TABLE"),
-    ] = None,
+    model: Annotated[str, o.argument("Model folder of `vicinal fit`.", "MODEL")],
+    table: Annotated[o.Name, o.argument("Table to show, too, except its rows that are in the bank.", "TABLE")] = None,
     *,
-    k: Annotated[int, typer.Option("-k", "--k", help="Number of rows to list behind a prediction.")] = 8,
-    port: Annotated[int, typer.Option(help="Port of the page; 0: a free one.", metavar="PORT")] = 0,
-    most: Annotated[int, typer.Option("--most", help="Most rows of TABLE to show.", metavar="N")] = 1000,
+    k: Annotated[int, o.described("Number of rows to list behind a prediction.", "-k", "--k")] = 8,
+    port: Annotated[int, o.described("Port of the page; 0: a free one.", metavar="PORT")] = 0,
+    most: Annotated[int, o.described("Most rows of TABLE to show.", "--most", metavar="N")] = 1000,
     **options: Any,
 ) -> None:
     """Serve a page on this computer: a map of the bank, suspicious labels, and the effects of corrections.

@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_rows
@@ -15,13 +13,11 @@ from vicinal.cli.output import output, print_json, print_rows
 )
 @o.with_options(o.AGAIN, {"as_json": o.RUN["as_json"]})
 def export(
-    model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
+    model: Annotated[str, o.argument("Model folder of any kind.", "MODEL")],
     *,
-    onnx: Annotated[
-        str | None, typer.Option(help="File to write, .onnx: encoder and projector.", metavar="FILE")
-    ] = None,
+    onnx: Annotated[o.Name, o.described("File to write, .onnx: encoder and projector.", metavar="FILE")] = None,
     mlflow: Annotated[
-        str | None, typer.Option(help="Folder to write: the whole model, for MLflow's pyfunc.", metavar="FOLDER")
+        o.Name, o.described("Folder to write: the whole model, for MLflow's pyfunc.", metavar="FOLDER")
     ] = None,
     **options: Any,
 ) -> None:

@@ -32,15 +32,12 @@ if TYPE_CHECKING:
 )
 def fit(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
+    data: Annotated[str, o.argument("Table: a file, pattern, folder, - or query.", "DATA")],
     target: o.Targets,
     *,
-    out: Annotated[
-        str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
-    ] = None,
+    out: Annotated[o.Name, o.described("Model folder; default: NAME-model beside the data.", metavar="FOLDER")] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only show columns, rows and what would be trained; nothing is written."),
+        bool, o.described("Only show columns, rows and what would be trained; nothing is written.", "--dry-run")
     ] = False,
     **options: Any,
 ) -> None:

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_columns, print_json, print_rows
@@ -24,32 +22,28 @@ LEARNING: o.Options = {
 @app.command(epilog="Example: vicinal learn photos.csv --same product --image photo")
 @o.with_options(o.TABLE, o.TRAINING, LEARNING, o.RUN)
 def learn(
-    data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
+    data: Annotated[str, o.argument("Table: a file, pattern, folder, - or query.", "DATA")],
     *,
-    same: Annotated[str, typer.Option(help="Column that says which rows are alike: a class, group or number.")],
+    same: Annotated[str, o.described("Column that says which rows are alike: a class, group or number.")],
     labels: Annotated[
-        str, typer.Option(help="Contents of that column: classes, several (with --separator), or numbers.")
+        str, o.described("Contents of that column: classes, several (with --separator), or numbers.")
     ] = "classes",
-    separator: Annotated[str, typer.Option(help="Separator of several classes in a cell.")] = "|",
+    separator: Annotated[str, o.described("Separator of several classes in a cell.")] = "|",
     group: Annotated[
-        str | None, typer.Option(help="Column of groups whose rows are not pairs, such as takes of one session.")
+        o.Name, o.described("Column of groups whose rows are not pairs, such as takes of one session.")
     ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
-    ] = None,
+    out: Annotated[o.Name, o.described("Model folder; default: NAME-model beside the data.", metavar="FOLDER")] = None,
     unseen: Annotated[
         bool | None,
-        typer.Option(
-            "--unseen/--seen",
-            help="Test on classes that training has not seen, or on rows of all classes; default: the former from 8 "
+        o.described(
+            "Test on classes that training has not seen, or on rows of all classes; default: the former from 8 "
             "classes on.",
-            rich_help_panel=o.TRAIN,
+            "--unseen/--seen",
+            panel=o.TRAIN,
         ),
     ] = None,
-    test: Annotated[float, typer.Option(help="Share of classes (or rows) to test on.", rich_help_panel=o.TRAIN)] = 0.2,
-    validation: Annotated[
-        float, typer.Option(help="Share of the others held out for early stopping.", rich_help_panel=o.TRAIN)
-    ] = 0.15,
+    test: Annotated[float, o.described("Share of classes (or rows) to test on.", panel=o.TRAIN)] = 0.2,
+    validation: Annotated[float, o.described("Share of the others held out for early stopping.", panel=o.TRAIN)] = 0.15,
     **options: Any,
 ) -> None:
     """Learn vectors that are near for rows of one class, group or number, also of classes never seen.

@@ -34,9 +34,9 @@ def listing(context: typer.Context, *, as_json: o.AsJson = False) -> None:
 
 @links.command(epilog='Example: vicinal links show "sinh(scale=.5)+0.2*sigmoid" --out link.png')
 def show(
-    link: Annotated[str, typer.Argument(help="A link or a sum of links, as text.")],
+    link: Annotated[str, o.argument("A link or a sum of links, as text.")],
     *,
-    out: Annotated[Path, typer.Option(help="Picture to write: png, svg or pdf.")] = Path("link.png"),
+    out: Annotated[Path, o.described("Picture to write: png, svg or pdf.")] = Path("link.png"),
 ) -> None:
     """Draw a link: its curve, its slope, its matching losses, and the composite softmax loss of two classes."""
     from vicinal.core import check_choice, replaced_file

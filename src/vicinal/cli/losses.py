@@ -22,14 +22,13 @@ _HEADINGS = ["name", "used by", "labels", "settings", "paper"]
 _SHOWN = ("pairs", "proxies", "class scores", "predictions", "teachers", "regularizers")
 Kind: TypeAlias = Annotated[
     str,
-    typer.Option(
-        help="losses (all kinds of them), pairs, proxies, class scores, predictions, teachers, regularizers, miners, "
+    o.described(
+        "losses (all kinds of them), pairs, proxies, class scores, predictions, teachers, regularizers, miners, "
         "samplers or all."
     ),
 ]
 Labels: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Only methods for these labels: classes, several, graded, numbers, groups, scores, none."),
+    o.Name, o.described("Only methods for these labels: classes, several, graded, numbers, groups, scores, none.")
 ]
 
 
@@ -70,7 +69,7 @@ def _kinds(kind: str) -> tuple[str, ...]:
 
 @losses.command(epilog="Example: vicinal losses show supcon")
 def show(
-    name: Annotated[str, typer.Argument(help="A loss, miner or sampler.")],
+    name: Annotated[str, o.argument("A loss, miner or sampler.")],
     *,
     kind: Kind = "all",
     as_json: o.AsJson = False,

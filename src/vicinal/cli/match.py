@@ -64,14 +64,14 @@ MATCHING: o.Options = {
 @o.with_options(o.of_settings(MatchSettings, None, "links"), MATCHING)
 def match(
     context: typer.Context,
-    left: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="LEFT")],
-    right: Annotated[str, typer.Argument(help="The other table.", metavar="RIGHT")],
+    left: Annotated[str, o.argument("Table: a file, pattern, folder, - or query.", "LEFT")],
+    right: Annotated[str, o.argument("The other table.", "RIGHT")],
     *,
     id_left: Annotated[
-        str | None, typer.Option(help="Column of ids of the left table; default: id, or the numbers of the rows.")
+        o.Name, o.described("Column of ids of the left table; default: id, or the numbers of the rows.")
     ] = None,
-    id_right: Annotated[str | None, typer.Option(help="The same of the right table.")] = None,
-    to: Annotated[str, typer.Option(help="Table that the rows of --add belong to: left or right.")] = "left",
+    id_right: Annotated[o.Name, o.described("The same of the right table.")] = None,
+    to: Annotated[str, o.described("Table that the rows of --add belong to: left or right.")] = "left",
     **_: Any,
 ) -> None:
     """Link the rows of two tables that are the same thing.
@@ -86,15 +86,13 @@ def match(
 @o.with_options(MATCHING)
 def dedupe(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="TABLE")],
+    table: Annotated[str, o.argument("Table: a file, pattern, folder, - or query.", "TABLE")],
     *,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column of ids; default: id, or the numbers of the rows.")
-    ] = None,
+    id_column: Annotated[o.Name, o.described("Column of ids; default: id, or the numbers of the rows.", "--id")] = None,
     clusters: Annotated[
         str,
-        typer.Option(
-            help="components: whatever pairs above the threshold join; consistent: of components of up to 200 rows, "
+        o.described(
+            "components: whatever pairs above the threshold join; consistent: of components of up to 200 rows, "
             "the clusters for which most speaks."
         ),
     ] = "consistent",

@@ -24,11 +24,21 @@ Names: TypeAlias = list[str] | None
 Name: TypeAlias = str | None
 
 
+def described(sentence: str, *names: str, panel: str | None = None, **further: Any) -> Any:
+    """An option by its sentence in the help, for the annotation of a parameter."""
+    return typer.Option(*names, help=sentence, rich_help_panel=panel, **further)
+
+
+def argument(sentence: str, metavar: str | None = None, **further: Any) -> Any:
+    """An argument by its sentence and its name in the help, for the annotation of a parameter."""
+    return typer.Argument(help=sentence, metavar=metavar, **further)
+
+
 def option(
     kind: Any, sentence: str, panel: str | None = None, *names: str, default: Any = None, **further: Any
 ) -> tuple[Any, Any]:
     """An option of a type, as typer takes it, and its default."""
-    return Annotated[kind, typer.Option(*names, help=sentence, rich_help_panel=panel, **further)], default
+    return Annotated[kind, described(sentence, *names, panel=panel, **further)], default
 
 
 def of_settings(
@@ -71,18 +81,18 @@ def model_folder(source: Path, out: str | None, *, learned: bool) -> Path:
 
 
 Targets: TypeAlias = Annotated[
-    list[str], typer.Option("--target", help="Column to predict; repeat it for several columns of numbers.")
+    list[str], described("Column to predict; repeat it for several columns of numbers.", "--target")
 ]
 IncludeOwn: TypeAlias = Annotated[
     bool,
-    typer.Option(
+    described(
+        "Rows that equal rows of the fit are meant to be predicted from themselves, too: say nothing of it.",
         "--include-own",
-        help="Rows that equal rows of the fit are meant to be predicted from themselves, too: say nothing of it.",
-        rich_help_panel=ALSO,
+        panel=ALSO,
     ),
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all random choices.")]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
+Seed: TypeAlias = Annotated[int, described("Seed of all random choices.")]
+AsJson: TypeAlias = Annotated[bool, described("Print JSON on standard output, for programs.", "--json")]
 
 _KINDS = {
     "text": "text",

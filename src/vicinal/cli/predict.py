@@ -6,8 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json
@@ -17,47 +15,40 @@ from vicinal.cli.progress import shown_progress
 @app.command(epilog="Example: vicinal predict houses-model new.csv --explain 3 --interval 0.9 --out prices.csv")
 @o.with_options(o.AIM, o.MODEL, o.RUN)
 def predict(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
-    data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
+    model: Annotated[str, o.argument("Model folder of `vicinal fit`.", "MODEL")],
+    data: Annotated[str, o.argument("Table with the columns that the model reads.", "DATA")],
     *,
     out: Annotated[
-        str | None,
-        typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite; default: print csv.", metavar="FILE"),
+        o.Name, o.described("File to write: csv, tsv, parquet, jsonl or sqlite; default: print csv.", metavar="FILE")
     ] = None,
-    explain: Annotated[int, typer.Option(help="Show the K bank rows of most weight.", metavar="K")] = 0,
+    explain: Annotated[int, o.described("Show the K bank rows of most weight.", metavar="K")] = 0,
     explain_elements: Annotated[
         bool,
-        typer.Option(
+        o.described(
+            "Also show what each element of sets adds: each is left out in turn, which takes time.",
             "--explain-elements",
-            help="Also show what each element of sets adds: each is left out in turn, which takes time.",
         ),
     ] = False,
     interval: Annotated[
-        float | None, typer.Option(help="Add intervals that cover with this probability.", metavar="COVERAGE")
+        float | None, o.described("Add intervals that cover with this probability.", metavar="COVERAGE")
     ] = None,
     abstain: Annotated[
         float | None,
-        typer.Option(
-            help="Answer only where at most this share of answers is wrong, with 90 % confidence; leave others empty.",
+        o.described(
+            "Answer only where at most this share of answers is wrong, with 90 % confidence; leave others empty.",
             metavar="ERROR",
         ),
     ] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="Put this column of the table beside the predictions.", metavar="COL")
-    ] = None,
+    keep: Annotated[o.Names, o.described("Put this column of the table beside the predictions.", metavar="COL")] = None,
     include_own: o.IncludeOwn = False,
-    engine: Annotated[
-        str | None,
-        typer.Option(help="ray: predict with its workers.", rich_help_panel=o.ALSO, metavar="NAME"),
-    ] = None,
+    engine: Annotated[o.Name, o.described("ray: predict with its workers.", metavar="NAME", panel=o.ALSO)] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Workers of the engine; default: one per processor.", rich_help_panel=o.ALSO)
+        int | None, o.described("Workers of the engine; default: one per processor.", panel=o.ALSO)
     ] = None,
     no_escape: Annotated[
         bool,
-        typer.Option(
-            "--no-escape",
-            help="In CSV, no apostrophe before cells that a spreadsheet might run as formulas (=, +, -, @).",
+        o.described(
+            "In CSV, no apostrophe before cells that a spreadsheet might run as formulas (=, +, -, @).", "--no-escape"
         ),
     ] = False,
     **options: Any,

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_rows
@@ -34,36 +32,28 @@ CLICKS = o.of_settings(
     o.ANSWER,
 )
 def recommend(
-    data: Annotated[
-        str,
-        typer.Argument(help="Table of clicks to learn from, or the folder of a recommender.", metavar="CLICKS|MODEL"),
-    ],
+    data: Annotated[str, o.argument("Table of clicks to learn from, or the folder of a recommender.", "CLICKS|MODEL")],
     *,
-    user: Annotated[str, typer.Option(help="Column of users.", metavar="COL")] = "user",
-    item: Annotated[str, typer.Option(help="Column of items.", metavar="COL")] = "item",
-    value: Annotated[
-        str | None, typer.Option(help="Column of how much a click counts; default: 1 each.", metavar="COL")
-    ] = None,
+    user: Annotated[str, o.described("Column of users.", metavar="COL")] = "user",
+    item: Annotated[str, o.described("Column of items.", metavar="COL")] = "item",
+    value: Annotated[o.Name, o.described("Column of how much a click counts; default: 1 each.", metavar="COL")] = None,
     items: Annotated[
-        str | None,
-        typer.Option(help="Table of items with the same column; those without clicks are new.", metavar="FILE"),
+        o.Name, o.described("Table of items with the same column; those without clicks are new.", metavar="FILE")
     ] = None,
-    users: Annotated[str | None, typer.Option(help="Table of users with the same column.", metavar="FILE")] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Items for each user.")] = 10,
+    users: Annotated[o.Name, o.described("Table of users with the same column.", metavar="FILE")] = None,
+    k: Annotated[int, o.described("Items for each user.", "-k", "--k")] = 10,
     among: Annotated[
-        str, typer.Option(help="Items to recommend: all, known (with clicks at the fit), or new (without).")
+        str, o.described("Items to recommend: all, known (with clicks at the fit), or new (without).")
     ] = "all",
     people: Annotated[
-        list[str] | None, typer.Option("--for", help="With MODEL: a user to recommend to (repeatable).", metavar="USER")
+        o.Names, o.described("With MODEL: a user to recommend to (repeatable).", "--for", metavar="USER")
     ] = None,
-    why: Annotated[
-        str | None, typer.Option(help="With MODEL and --for: an item whose reasons to show.", metavar="ITEM")
-    ] = None,
+    why: Annotated[o.Name, o.described("With MODEL and --for: an item whose reasons to show.", metavar="ITEM")] = None,
     by_users: Annotated[
-        bool, typer.Option("--people", help="With --why: also show other users whose clicks speak for the item.")
+        bool, o.described("With --why: also show other users whose clicks speak for the item.", "--people")
     ] = False,
     out: Annotated[
-        str | None, typer.Option(help="Folder to write; default: NAME-recommender beside the clicks.", metavar="FOLDER")
+        o.Name, o.described("Folder to write; default: NAME-recommender beside the clicks.", metavar="FOLDER")
     ] = None,
     **options: Any,
 ) -> None:
@@ -87,19 +77,18 @@ def recommend(
 
     check_integer("-k", k)
     as_json = options["as_json"]
-    if is_recommender(local_path("data", data)):
-        folder = local_path("data", data)
+    place = local_path("data", data)
+    if is_recommender(place):
         if not people:
             raise ValueError("--for: expected at least one user to recommend to, got none")
         if why is None:
-            print_recommended(read_recommendations(folder, people, k, among), as_json=as_json)
+            print_recommended(read_recommendations(place, people, k, among), as_json=as_json)
         elif len(people) > 1:
             raise ValueError(f"--for: expected one user with --why, got {len(people)}")
         else:
-            print_reasons(explain_recommendation(folder, people[0], why, people=by_users), why, as_json=as_json)
+            print_reasons(explain_recommendation(place, people[0], why, people=by_users), why, as_json=as_json)
         return
     if people or why is not None:
-        place = local_path("data", data)
         got = "a folder of something else" if place.is_dir() else "a table of clicks"
         got = got if place.exists() else f"{data}, which is not there"
         raise ValueError(

@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import output, print_json, print_scores
@@ -14,13 +12,12 @@ from vicinal.cli.progress import shown_progress
 @app.command(epilog="Example: vicinal refit houses-model  |  vicinal refit houses-model sold-until-june.csv")
 @o.with_options(o.MODEL, o.RUN)
 def refit(
-    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    model: Annotated[str, o.argument("Model folder of `vicinal fit`.", "MODEL")],
     data: Annotated[
-        str | None,
-        typer.Argument(help="Labelled table; default: the rows of the bank, with all changes.", metavar="[DATA]"),
+        o.Name, o.argument("Labelled table; default: the rows of the bank, with all changes.", "[DATA]")
     ] = None,
     *,
-    even_if_worse: Annotated[bool, typer.Option("--even-if-worse", help="Replace the old model in any case.")] = False,
+    even_if_worse: Annotated[bool, o.described("Replace the old model in any case.", "--even-if-worse")] = False,
     **options: Any,
 ) -> None:
     """Fit a model's settings again on all rows, and replace the model unless the new one is worse.

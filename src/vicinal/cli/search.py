@@ -4,8 +4,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import cell_words, label_words, output, print_json, print_rows
@@ -23,40 +21,33 @@ _CELLS = 3
 )
 @o.with_options(o.MODEL, o.ANSWER)
 def search(
-    model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
-    query: Annotated[str | None, typer.Argument(help="Text to search for.", metavar="TEXT", show_default=False)] = None,
+    model: Annotated[str, o.argument("Model folder of any kind.", "MODEL")],
+    query: Annotated[o.Name, o.argument("Text to search for.", "TEXT", show_default=False)] = None,
     *,
-    k: Annotated[int, typer.Option("-k", "--k", help="Number of hits for each query.")] = 10,
-    row_id: Annotated[
-        list[str] | None, typer.Option("--id", help="Id of a row of the bank to search for.", metavar="ID")
-    ] = None,
+    k: Annotated[int, o.described("Number of hits for each query.", "-k", "--k")] = 10,
+    row_id: Annotated[o.Names, o.described("Id of a row of the bank to search for.", "--id", metavar="ID")] = None,
     row: Annotated[
-        str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
+        o.Name, o.described('A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
     ] = None,
-    file: Annotated[str | None, typer.Option(help="A table whose rows are the queries.", metavar="FILE")] = None,
-    interactive: Annotated[bool, typer.Option("--interactive", help="Search for each line of input.")] = False,
+    file: Annotated[o.Name, o.described("A table whose rows are the queries.", metavar="FILE")] = None,
+    interactive: Annotated[bool, o.described("Search for each line of input.", "--interactive")] = False,
     column: Annotated[
-        str | None,
-        typer.Option(help="Column to search for texts; default: the first column of texts.", metavar="COL"),
+        o.Name, o.described("Column to search for texts; default: the first column of texts.", metavar="COL")
     ] = None,
-    words: Annotated[
-        bool, typer.Option("--words", help="Also find rows by the words and letters of their texts.")
-    ] = False,
+    words: Annotated[bool, o.described("Also find rows by the words and letters of their texts.", "--words")] = False,
     rerank: Annotated[
-        str | None,
-        typer.Option(help="Model of `vicinal fit --query` that orders the candidates by its grades.", metavar="RANKER"),
+        o.Name,
+        o.described("Model of `vicinal fit --query` that orders the candidates by its grades.", metavar="RANKER"),
     ] = None,
-    calls: Annotated[int, typer.Option(help="With --rerank: candidates of each query that it reads.")] = 50,
+    calls: Annotated[int, o.described("With --rerank: candidates of each query that it reads.")] = 50,
     precision: Annotated[
         float | None,
-        typer.Option(
-            help="Share of hits that must be right (of the query's class), promised with 95 % confidence by rows held "
+        o.described(
+            "Share of hits that must be right (of the query's class), promised with 95 % confidence by rows held "
             "out; a query may have none."
         ),
     ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite.", metavar="FILE")
-    ] = None,
+    out: Annotated[o.Name, o.described("File to write: csv, tsv, parquet, jsonl or sqlite.", metavar="FILE")] = None,
     **options: Any,
 ) -> None:
     """Find the rows of a model's bank that are most similar to a text, a row, or each row of a table.

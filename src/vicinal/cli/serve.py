@@ -3,8 +3,6 @@
 from dataclasses import fields
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.settings import ServerSettings
@@ -18,9 +16,7 @@ SERVER = o.of_settings(ServerSettings, None, *(one.name for one in fields(Server
 @app.command(epilog="Example: VICINAL_TOKEN=secret vicinal serve houses-model --workers 2")
 @o.with_options(SERVER, o.AGAIN, {"quiet": o.RUN["quiet"]})
 def serve(
-    models: Annotated[
-        list[str], typer.Argument(help="Model folders; requests without a name get the first.", metavar="MODEL")
-    ],
+    models: Annotated[list[str], o.argument("Model folders; requests without a name get the first.", "MODEL")],
     **options: Any,
 ) -> None:
     """Serve models over HTTP: predict, explain, search, recommend; with a token in VICINAL_TOKEN add, relabel, forget.

@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import label_words, output, print_json, print_rows, print_scores
@@ -11,9 +9,9 @@ from vicinal.cli.output import label_words, output, print_json, print_rows, prin
 
 @app.command(epilog="Example: vicinal show houses-model  |  vicinal show houses-model --json")
 def show(
-    model: Annotated[str, typer.Argument(help="Folder of a model, a matcher or a recommender.", metavar="MODEL")],
+    model: Annotated[str, o.argument("Folder of a model, a matcher or a recommender.", "MODEL")],
     *,
-    changes: Annotated[bool, typer.Option("--changes", help="List what was added, relabelled and forgotten.")] = False,
+    changes: Annotated[bool, o.described("List what was added, relabelled and forgotten.", "--changes")] = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Show what a folder holds: task, columns, settings, scores, rows, versions and sizes.

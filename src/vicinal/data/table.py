@@ -261,23 +261,25 @@ def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64
     return values
 
 
-def without_weightless(frame: pd.DataFrame, weight: str | None) -> tuple[pd.DataFrame, str]:
-    """The rows with a weight above 0, and a sentence about the others, or "" if there are none.
+def without_weightless(frame: pd.DataFrame, weight: str | None, log: Log) -> pd.DataFrame:
+    """The rows with a weight above 0; ``log`` gets a sentence about the others, if there are some.
 
-    >>> without_weightless(pd.DataFrame({"w": [1, 0, 2]}), "w")[1]
-    '1 row of weight 0 in w is left out'
+    >>> without_weightless(pd.DataFrame({"w": [1, 0, 2]}), "w", print)["w"].tolist()
+    1 row of weight 0 in w is left out
+    [1, 2]
     """
     if weight is None:
-        return frame, ""
+        return frame
     check_column("weight", weight, [str(name) for name in frame.columns])
     some = read_weights(frame[weight], zero=True) > 0
     if some.all():
-        return frame, ""
+        return frame
     if not some.any():
         raise ValueError(f"weight: expected a weight above 0 in {short(weight)}, got 0 in all rows")
     gone = int((~some).sum())
     are = "rows of weight 0 in {} are" if gone > 1 else "row of weight 0 in {} is"
-    return frame[some], f"{gone} {are.format(short_text(weight))} left out"
+    log(f"{gone} {are.format(short_text(weight))} left out")
+    return frame[some]
 
 
 def check_column(role: str, column: str, columns: Sequence[str]) -> str:

@@ -19,8 +19,6 @@ class Suspect:
 
     Attributes:
         row: its id.
-        part: the part it belongs to.
-        label: as in the data.
         expected: what the suspicion goes by, without the row: a number by a kernel or trees, else the mean of the model
             and a ridge regression on untrained features; for several classes per row, the most suspicious class, after
             "+" if missing, "-" if wrong.
@@ -83,7 +81,6 @@ class Hub:
 
     Attributes:
         row: its id.
-        label: its label.
         served: number of new rows that have it among their nearest neighbors.
         weight: its mean weight in their predictions.
         shown: some of its cells as text.
@@ -101,10 +98,6 @@ class AuditRecord(ShownRecord):
     """An audit of a model on labelled rows.
 
     Attributes:
-        name: of the data.
-        model: name of the model folder.
-        target_name: the predicted column.
-        task: "regression" or "classification".
         rows: number of rows by part.
         scores: metric -> value on the new rows.
         slices: errors by category, see :func:`vicinal.evaluation.audit.error_slices`, worst first.
@@ -112,7 +105,6 @@ class AuditRecord(ShownRecord):
         coverage: see :func:`vicinal.evaluation.audit.coverage_curve`; empty for classes.
         class_sets: for classes: method -> coverage and mean size of conformal sets; else empty.
         multiplicity: of the members of a classifier, see :func:`vicinal.metrics.predictive_multiplicity`; else empty.
-        hubs: the bank rows that serve most.
         hubness: skewness of ``served``.
         unused: share of the bank that is among the nearest neighbors of no new row.
         neighbors: how many nearest neighbors are counted.
@@ -120,12 +112,9 @@ class AuditRecord(ShownRecord):
         worth_checking: number of labels that are more probably wrong than right, also of those not listed.
         expected_wrong: how many of these are expected to be wrong.
         copies: rows of equal content, and near copies.
-        predicted: predictions of the new rows: numbers, or probabilities.
-        truth: labels of the new rows.
+        predicted: predictions of the new rows: numbers, or probabilities; ``truth`` are their labels.
         classes: their names; empty for numbers.
         served: for each bank row, the number of new rows that have it among their nearest neighbors ``[N]``.
-        notes: further sentences for the reader.
-        versions: package -> version.
         by_class: see :class:`~vicinal.report.records.FitRecord`.
         baselines: method -> metric -> value on the new rows.
         time: column of times, or "".

@@ -29,7 +29,8 @@ def card_text(record: FitRecord) -> str:
     shares = [[name, percent(share)] for name, share in importance_rows(record.importance)]
     columns = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.columns]
     plain = environment().overlay(autoescape=False)  # what the filters give is escaped for Markdown, not for HTML
-    plain.filters = plain.filters | {"markdown": markdown, "yaml": _yaml, "code": _code}
+    plain.filters = plain.filters | {"markdown": markdown, "yaml": _yaml}
+    plain.filters["code"] = lambda value: f"<code>{markdown(value, 60)}</code>"  # between backticks nothing is escaped
     text = plain.get_template("card.md").render(
         record=record,
         inputs=[c for c in record.columns if c.kind],
@@ -66,11 +67,6 @@ def _yaml(value: object) -> str:
     text = "".join(c if c.isprintable() else " " for c in one_line(value, 200))
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[<>\[\]`]", lambda sign: f"\\x{ord(sign[0]):02X}", quoted) + '"'
-
-
-def _code(value: object) -> str:
-    """``value`` in a code tag, since nothing can be escaped between backticks."""
-    return f"<code>{markdown(value, 60)}</code>"
 
 
 def _named_again(record: FitRecord) -> tuple[str, str]:

@@ -52,6 +52,15 @@ class Grid(NamedTuple):
     more: str = ""
 
 
+def signed(value: float, decimals: int | None = None) -> str:
+    """A number that is added, with its sign.
+
+    >>> signed(3.14159), signed(-20), signed(0.004, 1), signed(0)
+    ('+3.14', '-20', '0.0', '0')
+    """
+    return plus(number(value, 3) if decimals is None else fixed(value, decimals))
+
+
 def reasons(adjustments: Mapping[str, float]) -> str:
     """The two columns that add most, with what they add.
 
@@ -59,7 +68,7 @@ def reasons(adjustments: Mapping[str, float]) -> str:
     'bmi -30.3, bp +4'
     """
     most = sorted(adjustments, key=lambda name: -abs(adjustments[name]))[:_REASONS]
-    return ", ".join(f"{one_line(name, 40)} {plus(number(adjustments[name], 3))}" for name in most if adjustments[name])
+    return ", ".join(f"{one_line(name, 40)} {signed(adjustments[name])}" for name in most if adjustments[name])
 
 
 def grid_view(panel: NeighborPanel, most: int | None = None) -> Grid:

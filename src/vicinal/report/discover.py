@@ -37,22 +37,15 @@ class FoundGroup:
 
 @dataclass(frozen=True, eq=False)
 class DiscoverRecord:
-    """Contents of the page of rows that fit no known class.
+    """Contents of the page of rows that fit no known class: how many of the ``rows`` are ``new``, and their groups.
 
     Attributes:
-        name: of the table.
-        model: name of the model folder.
-        rows: number of rows tested.
-        new: number of rows that fit no known class.
         error: largest expected share of known-class rows that are taken for new.
         calibrating: number of rows that set the threshold.
         score: accuracy of the same grouping on hidden known classes; NaN if there were too few.
-        groups: the largest first.
         names: name of the file to write group names into.
         vectors: of the new rows ``[n, d]``.
         labels: groups of the new rows ``[n]``.
-        notes: sentences.
-        versions: package -> version.
     """
 
     name: str

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINT = "#3a92b3"
+_DOTS: Any = {"alpha": 0.7, "linewidth": 0, "rasterized": True}
 _STAGE = re.compile(r"^(training|train|validation|valid|val)[ _/]*", re.IGNORECASE)
 _HIGHER = ("r2", "accuracy", "acc", "f1", "auc")
 
@@ -362,18 +363,8 @@ def _by_number(figure: "Figure", axes: "Axes", points: NDArray[Any], values: NDA
     """Points colored by ``values``, with a scale from the 2nd to the 98th percentile."""
     low, high = np.percentile(values, (2, 98)) if len(values) else (0.0, 1.0)
     many = len(values) > 1500
-    drawn = axes.scatter(
-        points[:, 0],
-        points[:, 1],
-        c=values,
-        s=8 if many else 16,
-        alpha=0.7,
-        linewidth=0,
-        cmap=color_map(),
-        vmin=low,
-        vmax=high if high > low else low + 1,
-        rasterized=True,
-    )
+    scale: dict[str, Any] = {"cmap": color_map(), "vmin": low, "vmax": high if high > low else low + 1}
+    drawn = axes.scatter(points[:, 0], points[:, 1], c=values, s=8 if many else 16, **scale, **_DOTS)
     bar = figure.colorbar(drawn, ax=axes, label=one_line(target_name, 30), aspect=28, pad=0.02, extend="both")
     bar.set_alpha(1)
     bar.ax.yaxis.set_major_formatter(lambda value, _: compact(value))
@@ -388,16 +379,8 @@ def _by_class(axes: "Axes", points: NDArray[Any], names: list[str]) -> None:
     groups = np.array([named.index(name) if name in named else len(named) for name in names], dtype=int)
     for place in range(len(named) + (len(named) < len(order))):
         label = one_line(named[place], 18) if place < len(named) else "(other)"
-        axes.scatter(
-            points[groups == place, 0],
-            points[groups == place, 1],
-            s=12,
-            alpha=0.7,
-            linewidth=0,
-            color=CLASSES[place],
-            label=label,
-            rasterized=True,
-        )
+        x, y = points[groups == place].T
+        axes.scatter(x, y, s=12, color=CLASSES[place], label=label, **_DOTS)
     if order:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, markerscale=1.8, handletextpad=0.2)
 

@@ -41,7 +41,6 @@ class LearnRecord:
     """Contents of the page of a learned similarity.
 
     Attributes:
-        name: of the data.
         same: the column that says what is alike.
         labels: "classes", "several" or "numbers".
         rows: number of rows by use: train, validation, test.
@@ -50,14 +49,9 @@ class LearnRecord:
         history: curves by epoch.
         embedding: vectors of test rows ``[n, d]``.
         embedding_labels: their labels ``[n]``.
-        queries: test rows with their hits.
         apart: pairs of near test rows with different labels.
         columns: name, kind, encoder, reason.
         dropped: reason -> number of rows.
-        settings: shown as they are.
-        versions: package -> version.
-        notes: sentences.
-        duration_s: seconds.
     """
 
     name: str
@@ -87,8 +81,8 @@ def score_rows(record: LearnRecord) -> list[list[str]]:
     >>> score_rows(record)
     [['', 'MAP@R'], ['this model', '0.500 (0.400 to 0.600)']]
     """
-    names = {method: "this model" if method == "model" else one_line(method, 60) for method in record.scores}
-    return score_table({names[method]: values for method, values in record.scores.items()}, _estimate)
+    named = {"this model" if name == "model" else one_line(name, 60): each for name, each in record.scores.items()}
+    return score_table(named, _estimate)
 
 
 def _estimate(value: tuple[float, float, float]) -> str:
@@ -108,12 +102,10 @@ def learned_findings(record: LearnRecord) -> list[str]:
     value, low, high = measures[main]
     doubt = f" (95 % CI {low:.3f}-{high:.3f})" if np.isfinite(low + high) else ""
     sentences = [f"{metric_name(main)} {value:.3f}{doubt} {where}."]
-    others = [
-        f"{one_line(name, 60)} {values[main][0]:.3f}" for name, values in record.scores.items() if name != "model"
-    ]
-    sentences += [f"Baseline{'s' if len(others) > 1 else ''}: {', '.join(others)}."] if others else []
-    best = max((values[main][0] for name, values in record.scores.items() if name != "model"), default=float("-inf"))
-    if best >= measures[main][0]:
+    others = {one_line(name, 60): values[main][0] for name, values in record.scores.items() if name != "model"}
+    named = ", ".join(f"{name} {other:.3f}" for name, other in others.items())
+    sentences += [f"Baseline{'s' if len(others) > 1 else ''}: {named}."] if others else []
+    if max(others.values(), default=float("-inf")) >= value:
         sentences.append("Training did not improve on the vectors of the encoders. More rows or more classes may help.")
     return sentences
 

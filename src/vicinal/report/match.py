@@ -35,12 +35,8 @@ class MatchRecord:
         threshold: the probability from which on pairs are linked.
         scores: precision, recall and F1 on the held-out pairs.
         promised: the requested precision, or None.
-        sure: links to show.
-        doubtful: pairs to show.
-        notes: sentences.
         clusters: size -> number of clusters, for a table matched with itself.
         contradictions: pairs within a cluster that speak against it, as text.
-        versions: package -> version.
         expected: precision, recall and F1 of the links that the probabilities themselves expect.
         weights: column, level, m and u (see the docs) and log2 of m / u, by level from the lowest.
         scored: probabilities of all candidates, ``[n]``.

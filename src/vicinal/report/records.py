@@ -268,8 +268,6 @@ class FitRecord(ShownRecord):
             what all members together should have); empty if rows were held out instead. Without test rows, ``scores``,
             ``predicted`` and ``truth`` are out of fold, too.
         duration_s: wall time of the fit in seconds.
-        versions: package -> version.
-        notes: further sentences for the reader.
         verdict: how good the model is, with its uncertainty; None: not known.
         coverage: of intervals, see :func:`vicinal.evaluation.audit.coverage_curve`; for classes one entry, whose width
             is the mean number of classes in a set.
@@ -340,7 +338,6 @@ class CompareRecord(ShownRecord):
     """Several methods on the same splits of one or several data sets.
 
     Attributes:
-        name: the title of the page.
         results: data set -> method -> one value per split, the splits in the same order for all methods.
         metric: name of the score.
         scale: factor that shown values are multiplied by.
@@ -351,9 +348,6 @@ class CompareRecord(ShownRecord):
         critical_difference: of average ranks by Nemenyi's test, or None.
         test_note: one sentence on the data and the level of the test.
         seconds: data set -> duration of the fits of a split.
-        settings: shown as they are.
-        versions: package -> version.
-        notes: further sentences for the reader.
         answer: which method is best, one sentence for each data set.
         p_values: data set -> method -> p-value of the difference from the reference.
 

@@ -323,18 +323,15 @@ async def _content(request: Request) -> bytes:
 
 async def _refusal(request: Request, wrong: Exception) -> Response:
     """Every error as one sentence, without details for errors of the server itself."""
-    if isinstance(wrong, Refused):
-        return JSONResponse({"error": wrong.sentence}, wrong.status, wrong.headers)
     if isinstance(wrong, HTTPException):
-        sentence = {
+        sentences = {
             404: f"path: expected one that / lists, got {short(request.url.path)}",
             405: f"method: expected the one that / lists, got {request.method}",
-        }.get(
-            wrong.status_code,
-            f"body: expected one that can be read, got one that cannot: {' '.join(str(wrong.detail).split())}",
-        )
-        return JSONResponse({"error": sentence}, wrong.status_code)
-    return JSONResponse({"error": "server: expected to answer, got an error of its own; its log says which"}, 500)
+        }
+        wrong = Refused(wrong.status_code, sentences.get(wrong.status_code) or refused(wrong).sentence)
+    elif not isinstance(wrong, Refused):
+        wrong = Refused(500, "server: expected to answer, got an error of its own; its log says which")
+    return JSONResponse({"error": wrong.sentence}, wrong.status, wrong.headers)
 
 
 def _described(what: str, *, named: bool) -> dict[str, Any]:

@@ -5,12 +5,7 @@ from vicinal.workflows.explore import CHANGES, LOOKS
 
 
 class ExplorePage(ClosedPage):
-    """A server for the page of one explorer; see :class:`vicinal.serve.closed.ClosedPage`.
-
-    Args:
-        explorer: answers one request at a time.
-        port: of the page; 0: a free one.
-    """
+    """A server for the page of one explorer; see :class:`vicinal.serve.closed.ClosedPage`."""
 
     name = "explore"
     questions = (*LOOKS, "queries", "query", *CHANGES, "changed")

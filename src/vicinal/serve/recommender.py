@@ -14,16 +14,10 @@ from vicinal.workflows.recommend import add_clicks, forget_users
 
 
 class ServedRecommender:
-    """One recommender of the server.
+    """One recommender of the server, made as :class:`vicinal.serve.served.ServedModel`.
 
     A change is a folder written anew, whole or not at all, before it is answered. Before each request the folder is
     looked at, so that every request sees all changes that were acknowledged before it.
-
-    Args:
-        name: for addresses and counters.
-        path: of the folder.
-        settings: of the server.
-        measures: counters to update.
     """
 
     def __init__(self, name: str, path: str, settings: ServeSettings, measures: Measures) -> None:

@@ -15,12 +15,10 @@ from pydantic_core import to_json
 
 from vicinal.core import listed, nearest, short
 from vicinal.core.checks import short_text
+from vicinal.data.duplicates import MEDIA
 from vicinal.data.form import MEASURED
 from vicinal.data.json_tables import flat_row
 from vicinal.estimators.banked import BankedEstimator
-
-MEDIA = ("image", "audio")
-"""Kinds of columns whose cells are files."""
 
 _MOST_HITS = 1000
 """Most rows that a search or an explanation returns."""

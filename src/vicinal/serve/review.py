@@ -5,12 +5,7 @@ from vicinal.workflows.review import Reviewer
 
 
 class ReviewPage(ClosedPage):
-    """A server for the page of one reviewer, which it closes; see :class:`vicinal.serve.closed.ClosedPage`.
-
-    Args:
-        reviewer: answers one request at a time.
-        port: of the page; 0: a free one.
-    """
+    """A server for the page of one reviewer, which it closes; see :class:`vicinal.serve.closed.ClosedPage`."""
 
     name = "review"
     questions = ("now", "label", "undo", "again", "finish")

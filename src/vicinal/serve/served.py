@@ -198,26 +198,16 @@ def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray
 
 def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
     """Labels of a request, with classes as in the fit, so that "3" is the class 3."""
-    if model.targets_ is not None:
-        for place, label in enumerate(labels):
-            count = len(model.targets_)
-            if not isinstance(label, list) or len(label) != count or not all(isinstance(n, int | float) for n in label):
-                raise ValueError(
-                    f"labels: expected a list of {count} numbers for each row, got {short(label)} at {place}"
-                )
-        return labels
-    if model.fitted_.codec.kind == "numbers":
-        for place, label in enumerate(labels):
-            if isinstance(label, bool) or not isinstance(label, int | float):
-                raise ValueError(f"labels: expected numbers, got {short(label)} at {place}")
-        return labels
-    named = {str(name): name for name in model.fitted_.codec.classes.tolist()}
-    if not model.multilabel_:
+    count, named = len(model.targets_ or ()), {str(name): name for name in model.fitted_.codec.classes.tolist()}
+    if named and not model.multilabel_:
         return [named[check_choice("labels", str(label), named)] for label in labels]
+    wish = f"a list of {count} numbers for each row" if count else "numbers"
+    wish = "a list of classes for each row" if named else wish
     for place, label in enumerate(labels):
-        if not isinstance(label, list):
-            raise ValueError(f"labels: expected a list of classes for each row, got {short(label)} at {place}")
-    return [[named.get(str(one), one) for one in label] for label in labels]
+        fits = isinstance(label, list) if count or named else type(label) in (int, float)
+        if not fits or (count and (len(label) != count or not all(isinstance(one, int | float) for one in label))):
+            raise ValueError(f"labels: expected {wish}, got {short(label)} at {place}")
+    return [[named.get(str(one), one) for one in label] for label in labels] if named else labels
 
 
 def _cells(row: dict[str, Any]) -> dict[str, Any]:

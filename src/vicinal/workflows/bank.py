@@ -116,9 +116,7 @@ def add_table(
     weight = fitted.get("weight") if weight is None and fitted.get("weight") in frame.columns else weight
     chosen = weight == AUTO not in frame.columns
     weight = None if chosen else weight
-    frame, left = without_weightless(frame, weight)
-    if left:
-        log(left)
+    frame = without_weightless(frame, weight, log)
     if names is not None:
         column = columns["target"] = columns["target"] or "label"
         frame = _named_rows(frame, names, columns["id"], column, log)

@@ -52,15 +52,12 @@ HEADS = ("dense", "dense+knn", "nona", "nona+knn")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results of all runs.
+    """Results of all runs, their means and changes against dense, and the same for the page of the report.
 
     Attributes:
         metric: "mse" on labels scaled to [0, 1] by the training range, "accuracy", or (several classes per row)
             "micro_f1".
-        runs: one for each data set, split and method.
-        table: mean, deviation and change against dense, for each data set and method.
         significance: tests of the heads over the data sets; None for fewer than two data sets or heads.
-        record: the same for the page of the report.
     """
 
     metric: str
@@ -220,8 +217,6 @@ class _Fit:
     """A fit on a split, which may run in another process.
 
     Attributes:
-        of: what to learn.
-        opened: the table.
         base: the head; None: all baselines on untuned features.
         names: methods that it scores: the head itself, and k-NN on its embeddings.
         out: folder of the comparison.
@@ -309,9 +304,7 @@ def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: S
         name: float(np.sum(list(of.values())) / len({split for split, _ in of})) for name, of in seconds.items()
     }
     table = summarize(runs, metric)
-    p_values: dict[str, dict[str, float]] = {}
-    for cell in table:
-        p_values.setdefault(cell.dataset, {})[cell.method] = cell.p_value
+    p_values = {name: {cell.method: cell.p_value for cell in table if cell.dataset == name} for name in results}
     several = tests is not None and len(tests.methods) > 2
     record = CompareRecord(
         name="Comparison of methods",

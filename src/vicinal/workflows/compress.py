@@ -38,9 +38,6 @@ class Compressed:
 
     Attributes:
         folder: of the smaller model.
-        before: the model.
-        after: the smaller model.
-        cuts: how each part was cut.
         error: "mean squared error", "log-loss", or for a model of ``learn`` "1 - MAP@R" (numbers: "1 - R2@10").
         rows: number of rows, held out or out of fold, that errors are measured on.
     """

@@ -35,19 +35,14 @@ LITERS = 235.215
 
 @dataclass(frozen=True)
 class Correction:
-    """A label that was made wrong on purpose, and what its correction does.
+    """A label that was made wrong on purpose, liters per 100 km for miles per gallon, and what its correction does.
 
     Attributes:
-        car: whose label it is.
-        right: miles per gallon.
-        wrong: the label that the model was fitted with, liters per 100 km.
         neighbors: the model's prediction without this car.
         place: of the car in the list of labels to check, from 1.
         chance: probability that its label is wrong; 0 without a clear sign of wrong labels.
-        query: the test car whose prediction changes most.
-        truth: its miles per gallon.
-        before: its prediction with the wrong label.
-        after: its prediction with the right one, without training.
+        query: the test car whose prediction changes most: of ``truth`` miles per gallon, and what is said of it
+            ``before`` and ``after``, without training.
     """
 
     car: str
@@ -84,15 +79,10 @@ class Correction:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Scores and examples of the demo.
+    """Scores (method -> metric -> value) of all cars, each predicted by a model of four fifths of the others.
 
-    Attributes:
-        scores: method -> metric -> value, of all cars, each predicted by a model of four fifths of the others.
-        verdict: how good the model is on them.
-        lines: test cars with their prediction and its rows, in words.
-        correction: of the label that was made wrong.
-        test_rows: number of predicted cars.
-        outcome: of the fit that is explained and corrected.
+    ``lines`` are test cars with their prediction and its rows, in words; ``outcome`` is of the fit that is explained
+    and corrected.
     """
 
     scores: Mapping[str, Mapping[str, float]]

@@ -23,7 +23,7 @@ from vicinal.data.sources import table_name
 from vicinal.encoders.media import read_cell
 from vicinal.estimators.attention import nearest_rows
 from vicinal.estimators.bank import Bank
-from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.banked import CELLS, BankedEstimator, load_model
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.out_of_fold import MOST
@@ -51,20 +51,14 @@ _TYPICAL, _WORDS, _KNOWN = 12, 8, 1024
 _FEWEST_CLASSES, _FEWEST_ROWS = 4, 5
 """Fewest classes, and rows of each, with which some can be hidden."""
 
-_PLAIN = ("text", "number", "category")
-"""Kinds of columns whose cells the bank keeps whole."""
-
 
 @dataclass(frozen=True, eq=False)
 class Discovered:
-    """The result of :func:`discover_table`.
+    """The result of :func:`discover_table`, and the files that hold it; None if nothing was written.
 
     Attributes:
         table: columns ``id``, ``group``, ``typicality`` and the empty ``label``; one line for each new row, by group,
             the most typical first.
-        record: contents of the page.
-        page: file of the page; None if nothing was written, as for ``names``.
-        names: file of ``table``.
     """
 
     table: pd.DataFrame
@@ -251,7 +245,7 @@ def _grouped(
     """Groups of the rows at ``new``, and a note on their vectors."""
     bank, fitting = model.bank_, np.setdiff1d(np.arange(len(features)), new)
     some = spread(len(bank), _KNOWN)
-    if set(model.kinds_.values()) <= set(_PLAIN):
+    if set(model.kinds_.values()) <= set(CELLS):
         known, note = _known_rows(model)
         some, names = spread(len(known), _KNOWN), [str(name) for name in model.feature_names_in_]
         vectors = _encoded(model, pd.concat([features.iloc[new], known.store.rows_at(some)[names]], ignore_index=True))

@@ -57,11 +57,9 @@ class Distilled:
     """The result of :func:`distill_table`.
 
     Attributes:
-        model: the student.
-        folder: where it was written; None: nowhere.
+        folder: of the student; None: it was not written.
         measures: of the "teacher", the "student", and the "student on labels alone", trained without the teacher.
         rows: number of "labelled" and "unlabelled" rows to learn from, and of "test" rows.
-        task: "regression" or "classification".
     """
 
     model: BankedEstimator

@@ -31,8 +31,6 @@ class BatchPredictor:
 
     Args:
         folder: of the model, as this machine sees it.
-        root: folder that paths of images and sounds start from.
-        settings: of every batch.
         named: ``index`` and ``encoders``, see :func:`vicinal.estimators.load_model`.
         digest: the :func:`model_digest` of the folder.
 

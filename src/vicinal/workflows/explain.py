@@ -74,12 +74,10 @@ class Explained:
 
 
 class Explainer:
-    """Explains predictions of the model in a folder.
+    """Explains predictions of the model in a folder, each by ``k`` bank rows, with intervals of a ``coverage``.
 
     Args:
         folder: of a model that predicts from neighbors.
-        k: number of bank rows to list for each prediction.
-        coverage: of intervals.
         target: for a model of several targets, the one to explain.
         include_own: say nothing of rows that equal rows of the fit.
         aim: see :func:`vicinal.workflows.predict_table`.
@@ -273,20 +271,17 @@ def explain_pair(folder: Path, ids: Sequence[str], k: int = 3) -> PairExplanatio
 
 
 def pair_record(pair: PairExplanation) -> dict[str, Any]:
-    """An explained pair as a dictionary for programs; gaps are None."""
-    cells = [{name: None if value != value else value for name, value in vars(cell).items()} for cell in pair.cells]
-    record = {"left": pair.left, "right": pair.right, "probability": pair.probability, "start": pair.start}
+    """An explained pair as a dictionary for programs."""
+    record = {name: getattr(pair, name) for name in ("left", "right", "probability", "start", "refined")}
     names = ("left", "right", "match", "likeness")
     resembles = [dict(zip(names, one, strict=True)) for one in pair.resembles]
-    return json_row({**record, "refined": pair.refined}) | {"cells": cells, "resembles": resembles}
+    return record | {"cells": list(map(vars, pair.cells)), "resembles": resembles}
 
 
 def draw_reasons(rows: Sequence[Explained | PairExplanation], path: Path) -> None:
     """Write a picture of the reasons of the first predictions or pairs, one below the other: see :mod:`vicinal.plot`.
 
-    Args:
-        rows: explained.
-        path: of a file with one of the endings ``DRAWN``.
+    The file has one of the endings ``DRAWN``.
     """
     some = rows[:_DRAWN_ROWS]
     heights = [5.0 + len((one if isinstance(one, PairExplanation) else one.explanation).steps()) for one in some]

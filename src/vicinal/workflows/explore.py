@@ -14,7 +14,7 @@ from vicinal.core.arrays import Array
 from vicinal.core.checks import unwarned
 from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.data.writing import csv_texts
-from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.banked import CELLS, BankedEstimator
 from vicinal.estimators.explanation import Explanation
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
@@ -57,9 +57,6 @@ CHANGES = ("relabel", "forget", "add", "add_query", "undo")
 
 _VALUES = 100
 """Values of a category that are offered, at most."""
-
-_PLAIN = ("text", "number", "category")
-"""Kinds of columns whose cells the bank keeps whole, so that changed rows can be embedded."""
 
 
 class Explorer:
@@ -194,9 +191,7 @@ class Explorer:
     def row(self, name: str, without: Sequence[str] = ()) -> dict[str, Any]:
         """A bank row: its cells, its prediction without itself, the rows behind that, and the two most similar rows.
 
-        Args:
-            name: its id.
-            without: ids of further rows to leave out of the prediction.
+        The prediction is also made ``without`` the rows of these ids.
         """
         rows, known = rows_of(self.model, [name])
         near = search_rows(self.model, rows.vectors, 2, known["ids"])[0]
@@ -220,12 +215,7 @@ class Explorer:
         ]
 
     def query(self, place: str, without: Sequence[str] = ()) -> dict[str, Any]:
-        """A table row: its cells, its prediction, the rows behind that, and the two most similar bank rows.
-
-        Args:
-            place: position among the shown rows of the table.
-            without: ids of rows to leave out of the prediction.
-        """
+        """The row at a ``place`` of the table, as :meth:`row` of the bank."""
         at = self._place(place)
         rows, ids, groups = self._table().row(self.model, at)
         near = search_rows(self.model, rows.vectors.double(), 2, ids, groups)[0]
@@ -288,7 +278,7 @@ class Explorer:
         shares: dict[str, float] | None = None
         similarity, vectors = model.fitted_similarity(), bank.store.vectors_at(at).double()
         with torch.no_grad():
-            if set(model.kinds_.values()) <= set(_PLAIN):
+            if set(model.kinds_.values()) <= set(CELLS):
                 mixed = pd.concat([frame.iloc[[0]]] * len(columns), ignore_index=True)
                 for place, name in enumerate(columns):
                     mixed[name] = [frame[name][int(line == place)] for line in range(len(columns))]
@@ -451,7 +441,7 @@ class Explorer:
         model, bank = self.model, self.model.bank_
         if self._frame is None or self._frame[0] is not bank.state:
             frame = bank.store.rows_at(torch.arange(len(bank)))
-            self._frame = bank.state, frame[[name for name in frame.columns if model.kinds_.get(name) in _PLAIN]]
+            self._frame = bank.state, frame[[name for name in frame.columns if model.kinds_.get(name) in CELLS]]
         return self._frame[1]
 
     def _row_of(self, name: Any) -> dict[str, Any]:
@@ -477,8 +467,7 @@ class Explorer:
     def _doubts(self, *, fresh: bool = False) -> dict[str, Array]:
         """Positions ``at``, predictions ``said``, ``error``, ``score``, ``ratio`` and ``chance`` by the current labels.
 
-        Args:
-            fresh: predict again if the bank has changed; else use the last predictions, if there are any.
+        If it is to be ``fresh``, a changed bank is predicted again; else the last predictions serve, if there are any.
         """
         model, bank = self.model, self.model.bank_
         if fresh and (self._said is None or self._said[0] is not bank.state):
@@ -508,7 +497,7 @@ class Explorer:
         said, labels = left_out(model, at), bank.labels[at].numpy()
 
         def features() -> Any:
-            if set(model.kinds_.values()) <= set(_PLAIN):
+            if set(model.kinds_.values()) <= set(CELLS):
                 return untrained_features(model, bank.store.rows_at(at))
             return bank.store.vectors_at(at).double().numpy()
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from vicinal.core import short
 from vicinal.core.checks import ExtrapolationWarning, unwarned
 from vicinal.core.identity import canonical_ids
+from vicinal.data.duplicates import MEDIA
 from vicinal.encoders.media import read_cell
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
@@ -26,7 +27,6 @@ from vicinal.workflows.predict import features_of, read_rows, who_of
 from vicinal.workflows.search import read_row
 from vicinal.workflows.showing import shown_cells
 
-MEDIA = ("image", "audio")
 _SOUND = 24 << 20
 """Most bytes of a sound that is sent to the browser."""
 
@@ -37,14 +37,10 @@ class TableRows:
     Rows are identified by the column of ids that the model was fitted with. Without such a column all count as new.
 
     Args:
-        model: reads the rows.
-        source: file of the table.
         root: folder that paths of images and sounds start from; None: that of the file.
         most: most new rows to take, spread evenly.
-        log: gets what was ignored.
 
     Attributes:
-        name: of the file.
         total: number of rows that are not in the bank.
         who: ``ids`` and ``groups`` of the taken rows, each if there is such a column.
         titles: names of the taken rows on the page.

@@ -60,8 +60,6 @@ class FitPlan:
     """What a fit will do, known before anything is encoded or trained.
 
     Attributes:
-        opened: the table, with the kinds of its columns.
-        split: rows to train on, to hold out and to test on.
         encoders: by column; "one or another" if the fit will choose by the training rows.
         duplicates: the sentence on rows of equal content.
         sizes: number of rows to train on ("train"), to stop early and calibrate ("validation"; 0 where members are

@@ -47,9 +47,7 @@ def labelled_rows(
 
 def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log, **roles: str | None) -> Table:
     """The same for rows from :func:`vicinal.workflows.predict.read_rows`."""
-    frame, left = without_weightless(frame, roles.get("weight"))
-    if left:
-        log(left)
+    frame = without_weightless(frame, roles.get("weight"), log)
     target = model.notes_.get("target")
     if target is None:
         raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -138,14 +137,12 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
             notes |= {"separator": job.separator} if job.labels == "several" else {}
             notes |= {"torch": torch.__version__}
             with staged_folder(out) as stage:
-                write_model(model, stage, notes | {"scores": {k: dict(v) for k, v in _plain(record).items()}})
+                each = record.scores.items()
+                scores = {name: {measure: value[0] for measure, value in values.items()} for name, values in each}
+                write_model(model, stage, notes | {"scores": scores})
                 write_learned_page(record, stage / "report.html")
     model.set_params(cache_dir=settings.get("cache_dir"), checkpoint_dir=None)  # those of the run are gone
     return LearnOutcome(model, record, out)
-
-
-def _plain(record: LearnRecord) -> dict[str, dict[str, float]]:
-    return {name: {measure: value[0] for measure, value in values.items()} for name, values in record.scores.items()}
 
 
 def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
@@ -218,6 +215,11 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
     encoders = {column: each.encoder for each in model.table_encoder.describe() for column in each.columns}
     held_out = len(model.calibration_)
     rows = {"train": len(model.bank_) - held_out, "validation": held_out, "test": len(test)}
+    classes = {}
+    if job.labels == "classes" and model.unseen:
+        left_out = len(set(model.calibration_.labels.tolist()))
+        known = len(model.classes_) - left_out
+        classes = {"train": known, "validation": left_out, "test": len(set(part["y"]))}
     start = {0.0: "the vectors of the encoders", 0.5: "half-whitened vectors", 1.0: "whitened vectors"}[model.start_]
     after = (
         f"; epoch {model.history_.best_epoch + 1} of {len(model.history_.train_error)} was best on the rows held out"
@@ -233,7 +235,7 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         same=job.same,
         labels=job.labels,
         rows=rows,
-        classes=_class_counts(model, part["y"]) if job.labels == "classes" and model.unseen else {},
+        classes=classes,
         scores=scores,
         history={"train_loss": model.history_.train_error, "validation_error": model.history_.validation_error},
         embedding=vectors.numpy(),
@@ -249,11 +251,6 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
 
 
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "verbose", "logger", "columns", "form", "labels")
-
-
-def _class_counts(model: EmbeddingLearner, test: Sequence[Any]) -> dict[str, int]:
-    held_out = set(model.calibration_.labels.tolist())
-    return {"train": len(model.classes_) - len(held_out), "validation": len(held_out), "test": len(set(test))}
 
 
 def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tuple[Tensor, Tensor]:
@@ -275,13 +272,10 @@ class Retrieved:
     """The test rows of a similarity: which of them lie near each other.
 
     Attributes:
-        model: the learned similarity.
-        opened: the table.
-        test: positions of the rows in it ``[n]``.
+        test: positions of the rows in the table ``[n]``.
         vectors: their embeddings ``[n, d]``.
-        labels: in the form for measures.
+        labels: in the form for measures; ``names`` in words.
         groups: ``[n]``, whose rows are no pairs; None: each row is one.
-        names: of the labels.
     """
 
     model: EmbeddingLearner

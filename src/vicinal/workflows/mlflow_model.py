@@ -12,11 +12,7 @@ from vicinal.workflows.predict import AnswerSettings, answer_rows, load_predicto
 
 
 class PyfuncModel:
-    """The model that MLflow calls.
-
-    Args:
-        model: that predicts.
-    """
+    """The model that MLflow calls."""
 
     def __init__(self, model: BankedEstimator) -> None:
         self.model = model

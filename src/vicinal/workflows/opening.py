@@ -186,8 +186,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     if job.query is not None:
         check_column("query", job.query, list(frame.columns))
         check_groups(frame[job.query].dropna().astype(str).to_numpy(), "query")
-    frame, left = without_weightless(form.read(frame), job.weight)
-    notes += [f"{left}."] if left else []
+    frame = without_weightless(form.read(frame), job.weight, lambda left: notes.append(f"{left}."))
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
     fair, use = job.parameters.get("fair"), job.use
     if use is None and fair in job.kinds:  # a column that is named for a kind is read

@@ -99,9 +99,12 @@ class Answers:
                     {"id": n.id, "weight": n.weight, "label": n.label, "contribution": n.contribution, **n.adjusting()}
                     for n in explanation.neighbors
                 ]
-                record |= {} if explanation.trend is None else {"trend": explanation.trend.record()}
-                record |= {} if explanation.transform == "none" else {"scale": explanation.transform}
-                record |= {"constant": explanation.constant} if explanation.constant else {}
+                if explanation.trend is not None:
+                    record["trend"] = explanation.trend.record()
+                if explanation.transform != "none":
+                    record["scale"] = explanation.transform
+                if explanation.constant:
+                    record["constant"] = explanation.constant
                 record["others"] = {"weight": explanation.other_weight, "contribution": explanation.other_contribution}
                 if explanation.elements:
                     names = [str(n.id) for n in explanation.neighbors]

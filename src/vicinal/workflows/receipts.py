@@ -45,9 +45,7 @@ class Receipt(Saved):
     """What was forgotten, and what was checked then.
 
     Attributes:
-        version: of the format.
         program: version of vicinal.
-        time: in UTC.
         model: name of the model's folder.
         ids: of the rows; nothing of their cells, which a digest would let somebody guess.
         bank: how many of them predictions were made from.

@@ -199,22 +199,17 @@ def _check(old: BankedEstimator, source: Any) -> None:
         )
     if old.index is not None and old.index.partition(":")[0] == "milvus":
         raise ValueError("model: expected one whose index lies in its folder, got one in a database; fit it anew")
-    if source is None and old.notes_.get("time"):
-        raise ValueError(
-            f"data: expected a table with the column {short(old.notes_['time'])}, as the bank has no times, got "
-            "none; say vicinal refit MODEL TABLE"
-        )
-    if source is None and old.fair and old.fair not in old.kinds_:
-        raise ValueError(
-            f"data: expected a table with the column {short(old.fair)}, between whose groups the model is fair, as the "
-            "bank has it not, got none; say vicinal refit MODEL TABLE"
-        )
-    lost = [name for name, kind in old.kinds_.items() if kind not in CELLS]
-    if source is None and lost:
-        raise ValueError(
-            f"data: expected a table, as the bank has no whole cells of {short(lost[0])} (kind "
-            f"{old.kinds_[lost[0]]}), got none; say vicinal refit MODEL TABLE"
-        )
+    why = [
+        f", as the bank has no whole cells of {short(name)} (kind {kind})"
+        for name, kind in old.kinds_.items()
+        if kind not in CELLS
+    ]
+    if old.fair and old.fair not in old.kinds_:
+        why = [f" with the column {short(old.fair)}, between whose groups the model is fair, as the bank has it not"]
+    if column := old.notes_.get("time"):
+        why = [f" with the column {short(column)}, as the bank has no times"]
+    if source is None and why:
+        raise ValueError(f"data: expected a table{why[0]}, got none; say vicinal refit MODEL TABLE")
 
 
 def _labels(model: BankedEstimator) -> "pd.Series[Any]":
@@ -252,9 +247,7 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
     """The rows of a table, without forgotten ones, and with the labels of corrections."""
     name = table_name(source) if isinstance(source, Path) else "table"
     roles = {role: old.notes_.get(role) for role in ("time", "weight")}
-    frame, weightless = without_weightless(read_rows(old, source, root, log), roles["weight"])
-    if weightless:
-        log(weightless)
+    frame = without_weightless(read_rows(old, source, root, log), roles["weight"], log)
     names = list(old.targets_ or (str(old.notes_.get("target")),))
     frame, also = further_targets(frame, TableJob(frame, names[0], also=names[1:]))
     table = labelled_table(old, frame, name, log, **roles)

@@ -179,7 +179,9 @@ class Reviewer:
         if not np.isnan(share):
             return [f"{lead} {percent(share)} of {total}: {ends} with 95 % confidence."]
         unseen = np.where(counts[1] == 0, counts[0], 0)
-        band = _band(int(unseen.argmax()))
+        place = int(unseen.argmax())
+        edge = f"{percent(BANDS[-1])} or more" if place == len(BANDS) else f"below {percent(BANDS[place])}"
+        band = f"of probability {edge}"
         return [f"{lead} {ends} of {total}, with 95 % confidence; of {unseen.max():,} links {band} none is labelled."]
 
     # Its file.
@@ -198,13 +200,6 @@ class Reviewer:
             table = pd.DataFrame([(*key, match) for key, match in rows.items()], columns=["left", "right", "match"])
             write_table(table, path)
         self._labels = labels
-
-
-def _band(place: int) -> str:
-    """The links of a band in words."""
-    if place == len(BANDS):
-        return f"of probability {percent(BANDS[-1])} or more"
-    return f"of probability below {percent(BANDS[place])}"
 
 
 def effects(

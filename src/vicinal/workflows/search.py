@@ -125,7 +125,6 @@ class Searcher:
 
     Args:
         folder: of a model of any kind.
-        k: number of hits for each query.
         column: to search for texts; None: the first column of texts.
         root: folder that paths of images and sounds start from; None: that of a table of queries.
         words: see :meth:`vicinal.estimators.NeighborRegressor.search`, as for the next three.
