@@ -20,7 +20,7 @@ def print_progress(line: str) -> None:
 
 def print_json(value: Any, file: IO[str] | None = None) -> None:
     """Print ``value`` as a line of JSON, on standard output if no file is named; see :func:`finite`."""
-    print(json.dumps(finite(value), default=str, allow_nan=False), file=file, flush=True)
+    print(json.dumps(finite(value), default=str, allow_nan=False), file=file, flush=file is not None)
 
 
 def finite(value: Any) -> Any:

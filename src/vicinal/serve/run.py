@@ -16,12 +16,8 @@ from vicinal.estimators import ModelFolder, Recommender
 from vicinal.serve.settings import MEASURES, SETTINGS, ServeSettings
 from vicinal.workflows.recommend import is_recommender
 
-_APP = "vicinal.serve.app:from_environment"
 _PATIENCE = 30
 """Seconds for running requests to finish after a stop."""
-
-
-_OPTIONS: dict[str, Any] = {"ws": "none", "log_level": "warning", "server_header": False, "access_log": False}
 
 
 @contextmanager
@@ -42,7 +38,8 @@ def configured(app: Any, **options: Any) -> Any:
 
     from vicinal.serve.connections import Connection
 
-    return uvicorn.Config(app, http=Connection, **_OPTIONS, **options)
+    quiet: dict[str, Any] = {"log_level": "warning", "server_header": False, "access_log": False}
+    return uvicorn.Config(app, http=Connection, ws="none", **quiet, **options)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -77,7 +74,9 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
         environment[MEASURES] = measures
     os.environ |= environment
     address = {"host": settings.host, "port": settings.port, "workers": settings.workers}
-    config = configured(_APP, factory=True, timeout_graceful_shutdown=_PATIENCE, **address)
+    config = configured(
+        "vicinal.serve.app:from_environment", factory=True, timeout_graceful_shutdown=_PATIENCE, **address
+    )
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises the signal again at its end
     try:
         taken = listening(settings.host, settings.port)

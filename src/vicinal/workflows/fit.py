@@ -113,11 +113,10 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
     folds = model.validation_fraction == 0
     frame = opened.table.select(split.train).frame
-    sizes = {"train": len(split.train) + (len(split.validation) if folds else 0)}
-    sizes |= {"validation": 0 if folds else len(split.validation), "test": len(split.test)}
+    rows, held_out = len(split.train) + len(split.validation), 0 if folds else len(split.validation)
+    sizes = {"train": rows - held_out, "validation": held_out, "test": len(split.test)}
     settings = settings_of(model)
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
-    rows = len(split.train) + len(split.validation)
     steps: dict[str, Any] = {"metrics": _metrics(model, opened, encoders, rows)}
     steps |= {"mean": opened.table.task == "regression" and {"kernel", "trees"} <= set(steps["metrics"])}
     steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}

@@ -351,10 +351,8 @@ def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
     """The estimator for the task of the table, with the job's parameters."""
     estimator = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
     held_out = job.validation if job.test else 0.0
-    settings = {"random_state": job.seed, "root": opened.table.root, "columns": opened.kinds, **job.parameters}
-    settings = {"form": opened.table.form, **settings}
-    settings = {"validation_fraction": held_out, **settings}
-    return estimator(**settings)
+    of_table = {"root": opened.table.root, "columns": opened.kinds, "form": opened.table.form}
+    return estimator(**{"random_state": job.seed, "validation_fraction": held_out, **of_table, **job.parameters})
 
 
 def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
