@@ -103,6 +103,42 @@ def test_short_texts_of_a_table_of_few_rows_have_a_choice(few, cache):
 def test_the_sentence_names_the_chosen_encoder_first():
     choice = EncoderChoice("note", "ngrams", {"minilm": 0.484, "ngrams": 0.61})
     assert choice.sentence == "ngrams explains 61 % of the labels' variance linearly, minilm 48 %"
+    of_logs = dataclasses.replace(choice, logs=True)
+    assert of_logs.sentence == "ngrams explains 61 % of the variance of the labels' logarithms linearly, minilm 48 %"
+
+
+@pytest.fixture
+def vectors(monkeypatch):
+    """Vectors of 80 texts by encoder, which a test may set, in place of what the encoders give."""
+    known = {}
+    monkeypatch.setattr(encoder_choice, "_vectors", lambda frame, *job: known[job[2]][frame.index])
+    return known
+
+
+@needs_minilm
+def test_prices_are_explained_on_the_scale_on_which_texts_say_more_of_them(few, vectors, cache):
+    rng = np.random.default_rng(0)
+    log_price = rng.normal(scale=1.5, size=80)
+    price = np.exp(log_price)
+    vectors |= {"minilm": (price + 0.3 * price.std() * rng.normal(size=80))[:, None], "ngrams": log_price[:, None]}
+    job = reviews(80)[0], {"text": "text"}
+    (choice,) = choose_encoders(*job, price, None, cache, classes=False)
+    assert (choice.encoder, choice.logs) == ("ngrams", True)
+    assert choice.explained["ngrams"] > 0.99 > choice.explained["minilm"]
+    (choice,) = choose_encoders(*job, price - price.mean(), None, cache, classes=False)
+    assert (choice.encoder, choice.logs) == ("minilm", False)
+
+
+@needs_minilm
+def test_a_pretrained_encoder_that_many_rows_wait_for_must_explain_surely_more(few, vectors, monkeypatch, cache):
+    label, noise = np.random.default_rng(0).normal(size=(2, 80))
+    vectors |= {"minilm": (label + 0.05 * noise)[:, None], "ngrams": (label + 0.08 * noise)[:, None]}
+    job = reviews(80)[0], {"text": "text"}, label, None, cache
+    assert choose_encoders(*job, classes=False)[0].encoder == "minilm"
+    monkeypatch.setattr(encoder_choice, "MOST", 79)
+    assert choose_encoders(*job, classes=False)[0].encoder == "ngrams"
+    vectors["ngrams"] = (label + 0.3 * noise)[:, None]
+    assert choose_encoders(*job, classes=False)[0].encoder == "minilm"
 
 
 @pytest.mark.slow

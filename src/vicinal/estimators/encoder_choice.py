@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ WORDS = 4.0
 """Mean words of a text from which on a pretrained encoder is tried for more than ``MOST`` rows; for fewer it always is:
 it knows what a rare name means, which is dear for a long table of short texts."""
 
+DEAR = 0.01
+"""Share of the labels' variance that a pretrained encoder must explain beyond the one from scratch where more than
+``MOST`` rows wait for it, up to hours."""
+
 PAIRED, MOST_PAIRED, PAIR_ROWS = 0.01, 4, 1000
 """Share of the labels' variance that a pair of columns must explain beyond what else was tried, the most columns of a
 kind of which pairs are tried, and the rows to try them on."""
@@ -54,12 +58,14 @@ class EncoderChoice:
         explained: share of the labels' variance that a ridge regression on the untrained vectors explains, of rows that
             it leaves out, by encoder.
         late: encoders for which there is no time, by the seconds that all rows would take.
+        logs: whether it is their logarithms that are explained.
     """
 
     column: str
     encoder: str
     explained: Mapping[str, float]
     late: Mapping[str, float] = field(default_factory=dict)
+    logs: bool = False
 
     @property
     def sentence(self) -> str:
@@ -71,7 +77,8 @@ class EncoderChoice:
         shares = {name: f"{100 * max(share, 0.0):.0f} %" for name, share in self.explained.items()}
         rest = "".join(f", {name} {shares[name]}" for name in others)
         late = "".join(f"; no time for {name}, about {span_words(took)}" for name, took in self.late.items())
-        return f"{first} explains {shares[first]} of the labels' variance linearly{rest}{late}"
+        variance = "variance of the labels' logarithms" if self.logs else "labels' variance"
+        return f"{first} explains {shares[first]} of the {variance} linearly{rest}{late}"
 
 
 def installed_encoders(
@@ -158,6 +165,10 @@ def choose_encoders(
     Of several such columns of one kind, texts say, two are read as a pair (:class:`vicinal.encoders.PairEncoder`) if
     that explains at least ``PAIRED`` of the variance more than both side by side, or either.
 
+    Positive labels are explained on their own scale or as logarithms, whichever the best of all encoders explains more
+    of: prices of a few dear rows make up the variance of all. A pretrained encoder that more than ``MOST`` rows wait
+    for must explain ``DEAR`` more than the one from scratch.
+
     Args:
         frame: the rows to train on.
         kinds: of the columns.
@@ -177,32 +188,43 @@ def choose_encoders(
     some = np.arange(len(frame))
     if len(some) > MOST:
         some = np.sort(np.random.default_rng(seed).choice(some, MOST, replace=False))
-    targets = np.eye(int(labels.max()) + 1)[labels[some].astype(int)] if classes else labels[some].astype(np.float64)
+    scales = [np.eye(int(labels.max()) + 1)[labels[some].astype(int)] if classes else labels[some].astype(np.float64)]
+    if not classes and bool((labels[some] > 0).all()):
+        scales.append(np.log(scales[0]))
     part, owners = frame.iloc[some], None if groups is None else groups[some]
 
-    def share(features: Any, most: int = MOST) -> float:
+    def share(features: Any, targets: Ids, most: int = MOST) -> float:
         at = np.linspace(0, len(some) - 1, min(most, len(some))).round().astype(int)
         known, apart = targets[at], None if owners is None else owners[at].tolist()
         missed = np.square(known - left_out_predictions(features[at], known, groups=apart)).sum()
         return 1 - float(missed / max(np.square(known - known.mean(0)).sum(), 1e-300))
 
-    choices: dict[str, EncoderChoice] = {}
-    vectors: dict[str, dict[str, Ids]] = {}  # of columns, by the pretrained encoder of their kind
+    vectors: dict[str, dict[str, Ids]] = {}  # of columns, by encoder
+    late: dict[str, dict[str, float]] = {}
     for column, kind in members.items():
-        scratch, wheel = CANDIDATES[kind]
-        wide: Any = column, kinds[column], wheel.encoder, cache, root, seed
+        wheel = CANDIDATES[kind][1].encoder
+        wide: Any = column, kinds[column], wheel, cache, root, seed
         took = 0.0 if time_left() == np.inf else len(frame) * _seconds(part, *wide)
-        late = {wheel.encoder: took} if took > time_left() else {}
-        names = [name for name in (wheel.encoder, scratch) if name not in late]
-        features = {name: _vectors(part, column, kinds[column], name, cache, root, seed) for name in names}
-        explained = {name: share(values) for name, values in features.items()}
-        best = max(explained, key=lambda name: explained[name])
-        choices[column] = EncoderChoice(column, _full_name(kinds[column], best), explained, late)
-        if kinds[column] != "set" and not late:
-            vectors.setdefault(wheel.encoder, {})[column] = features[wheel.encoder]
-    for name, columns in vectors.items():
-        if PAIR + name not in (encoders or {}).values():  # whose two columns read it already
-            choices |= _best_pair(name, columns, choices, share)
+        late[column] = {wheel: took} if took > time_left() else {}
+        names = [name for name in (wheel, CANDIDATES[kind][0]) if name not in late[column]]
+        vectors[column] = {name: _vectors(part, column, kinds[column], name, cache, root, seed) for name in names}
+    explained = [
+        {column: {name: share(values, targets) for name, values in each.items()} for column, each in vectors.items()}
+        for targets in scales
+    ]
+    best = [max(max(each.values()) for each in columns.values()) for columns in explained]
+    scale = int(np.argmax(best))
+    choices: dict[str, EncoderChoice] = {}
+    for column, kind in members.items():
+        shares, dear = explained[scale][column], CANDIDATES[kind][1].encoder
+        ahead = {name: share - DEAR * (name == dear and len(frame) > MOST) for name, share in shares.items()}
+        name = max(ahead, key=lambda name: ahead[name])
+        choices[column] = EncoderChoice(column, _full_name(kinds[column], name), shares, late[column], scale > 0)
+    for wheel in dict.fromkeys(CANDIDATES[kind][1].encoder for kind in members.values()):
+        if PAIR + wheel not in (encoders or {}).values():  # whose two columns read it already
+            read = {name: vectors[name].get(wheel) for name in members if kinds[name] != "set"}
+            columns = {name: values for name, values in read.items() if values is not None}
+            choices |= _best_pair(wheel, columns, choices, lambda features, most: share(features, scales[scale], most))
     give_back()
     return [choices[column] for column in members]
 
@@ -225,7 +247,7 @@ def _best_pair(
         explained = {PAIR + name: share(together, PAIR_ROWS), name: share(apart, PAIR_ROWS)}
         gain = explained[PAIR + name] - max(explained[name], *(max(alone[each].explained.values()) for each in both))
         best = max(best, (gain, both, explained), key=lambda one: one[0])
-    return {column: EncoderChoice(column, PAIR + name, best[2]) for column in best[1]}
+    return {column: replace(alone[column], encoder=PAIR + name, explained=best[2]) for column in best[1]}
 
 
 def _elements(cells: "pd.Series[Any]", kind: Kind) -> tuple[Kind | None, Sequence[Any]]:

@@ -126,8 +126,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             "folder:PATH"; of sets "set_transformer:minilm", the encoder of sets and that of their elements (see
             :class:`vicinal.encoders.SetColumnEncoder`). Where no encoder is named, images, sounds, and texts of at
             least four words on average get the pretrained one if its package is installed and its vectors explain more
-            of the labels than those of the encoder from scratch, judged by a ridge regression on 200 to 2,000 training
-            rows, each predicted from the others (see ``encoder_choices_``). "pair:minilm" reads two columns together
+            of the labels, or of their logarithms, than those of the encoder from scratch (1 % of the variance more
+            where over 2,000 rows wait for it), judged by a ridge regression on 200 to 2,000 training rows, each
+            predicted from the others (see ``encoder_choices_``). "pair:minilm" reads two columns together
             (:class:`vicinal.encoders.PairEncoder`); it is chosen where the difference of two texts says the label.
         tune: which part of a pretrained encoder is trained: "none", "last-N", "all", or "lora" (matrices of low rank
             beside its linear layers; a model folder is small then); or "auto": whatever a timed probe of a few batches
