@@ -371,7 +371,10 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
         ([], "query: expected one of DATA, --id and --row, got none"),
         (["--id", "h1", "--row", "{}"], "got --id and --row"),
         (["new.csv", "--file", "new.csv"], "got DATA and --file"),
-        (["--id", "h999"], "got 'h999' (of rows that are only in a table: `explain MODEL TABLE --id ID`)"),
+        (
+            ["--id", "h999"],
+            "got 'h999' (rows of the test and new ones need their table: `vicinal explain MODEL TABLE --id ID`)",
+        ),
         (["--row", "["], "--row: expected a JSON object"),
         (["--row", '{"size": "x"}'], "size: expected a number"),
         (["--id", "h1", "--interval", "2"], "--interval: expected a number between 0 and 1"),

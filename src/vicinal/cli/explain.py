@@ -1,5 +1,6 @@
 """``vicinal explain``: the rows behind a prediction."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,9 +20,7 @@ _CELLS, _CLASSES = 3, 5
 _CARRIED = 0.5
 """Share of the weight below which more rows are worth listing."""
 
-_SCALES = {"log": " (log)", "link": " (h)", "quantile": " (share)"} | dict.fromkeys(
-    ("rank", "softmax", "power"), " (score)"
-)
+_SCALES = {"link": " (h)", "quantile": " (share)"} | dict.fromkeys(("rank", "softmax", "power"), " (score)")
 """What is behind the heading of contributions, by the scale of an explanation."""
 
 
@@ -112,6 +111,8 @@ def explain(
 def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
     if sentence := explainer.model.target_transform_.sentence:
         output.print(f"{sentence[0].upper()}{sentence[1:]}.")
+    if any(one.explanation.transform == "log" for one in rows):
+        output.print("Rows move the start by percentages that multiply.")
     if sentence := explainer.noise:
         output.print(sentence)
     for one in rows:
@@ -128,7 +129,7 @@ def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
 
 
 def _print_explained(one: "Explained", explainer: "Explainer") -> None:
-    from vicinal.report.comparables import reasons
+    from vicinal.report.comparables import effect, reasons
     from vicinal.report.text import fixed
 
     explanation, digits = one.explanation.brief(), explainer.digits
@@ -156,25 +157,38 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     effects = {} if moved or trend is None else trend.columns  # adjustments name what matters
     columns = sorted(cells, key=lambda name: -abs(effects.get(name, 0.0)))[: 1 if moved else _CELLS]
     near_by = one.near_by if any(len(each) > 1 for each in one.near_by) else ()  # one column is near by itself
+    scale = explanation.transform
+    start = explanation.usual if trend is None else trend.value
+
+    def part(contribution: float, weight: float) -> str:
+        """What it adds; of logarithms by how much it moves the prediction away from where that starts."""
+        return effect(contribution - weight * start, scale) if scale == "log" else _part(contribution, one, digits)
+
     by = ["adjusted by"] if moved else ["near by"] if near_by else []
     lines = [
         [str(n.id), words(n.label), *([words(n.adjusted)] if moved else [])]
-        + [f"{n.weight:.3f}", _part(n.contribution, one, digits)]
-        + ([reasons(n.adjustments)] if moved else [_near_by(near_by[place])] if near_by else [])
+        + [f"{n.weight:.3f}", part(n.contribution, n.weight)]
+        + ([reasons(n.adjustments, scale)] if moved else [_near_by(near_by[place])] if near_by else [])
         + [cell_words(n.row[name]) for name in columns]
         for place, n in enumerate(explanation.neighbors)
     ]
     if trend is not None:
-        said = ["trend", "", _part(trend.value, one, digits)] if moved else ["trend", reasons(trend.columns)]
-        said += [f"{trend.weight:.3f}", _part(trend.contribution, one, digits)]
-        lines.append([*said, *([reasons(trend.columns) if moved else ""] if by else []), *[""] * len(columns)])
-    scale = _SCALES.get(explanation.transform, "")
-    adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
+        value = _part(trend.value, one, digits) if trend.label is None else words(trend.label)
+        of_columns = reasons(trend.columns, scale)
+        said = ["trend", "", value] if moved else ["trend", of_columns]
+        said += [f"{trend.weight:.3f}", "start" if scale == "log" else part(trend.contribution, trend.weight)]
+        lines.append([*said, *([of_columns if moved else ""] if by else []), *[""] * len(columns)])
+    elif scale == "log":
+        lines.append(["all rows", words(math.exp(start)), *[""] * (1 + moved), "start", *[""] * len([*by, *columns])])
+    adds = "moves it" if scale == "log" else f"adds{_SCALES.get(scale, '')}"
+    adds = adds if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
         have = _of_others(one, explainer, words)
         rest = [f"{explanation.other_count} others", *(["", have] if moved else [have])]
         rest.append(f"{explanation.other_weight:.3f}")
-        lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
+        lines.append(
+            [*rest, part(explanation.other_contribution, explanation.other_weight), *[""] * len([*by, *columns])]
+        )
     adjusted = ["adjusted"] if moved else []
     headings = ["id", "label", *adjusted, "weight", adds, *by]
     print_rows("", [*headings, *columns], lines, numbers=False, names=True, least=len(headings))
