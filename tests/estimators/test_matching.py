@@ -438,7 +438,7 @@ def test_columns_of_other_names_are_compared():
     plain = {"id_left": "sku", "id_right": "asin", "encoders": NO_ENCODER}
     model = RowMatcher(**plain).fit(left, renamed, log=told.append)
     assert told[:2] == model.notes_[:2]
-    assert told[0].startswith("compared under two names: name = title, price = Price; to change")
+    assert told[0].startswith("columns of two names: name = title, price = Price; to change")
     assert told[1].startswith("not compared: only the left table has 'spectrum'; only the right one has 'vector'.")
     pd.testing.assert_frame_equal(model.link(), RowMatcher(**plain).fit(left, right).link())
     new = renamed.tail(2)

@@ -230,11 +230,14 @@ def _print_pair(pair: "PairExplanation") -> None:
         f"{cell_words(pair.left)} and {cell_words(pair.right)}: match with probability {percent(pair.probability)}"
     )
     output.print(heading, style="bold")
-    if pair.start == pair.start:
-        output.print(f"Match weights in bits, from {pair.start:.1f} before any column.")
     weighed = [[c.column, cell_words(c.left), cell_words(c.right), c.verdict, _bits(c.weight)] for c in pair.cells]
-    rest = [["beyond columns", "", "", "", _bits(pair.refined)]]
-    print_rows("", ["column", "left", "right", "verdict", "weight"], weighed + rest, numbers=False)
+    if pair.start == pair.start:
+        (first, start), *_, (last, rest) = steps = pair.steps()
+        total = sum(weight for _, weight in steps)
+        ends = ((first, start), (last, rest), ("sum, log2 odds", total))
+        before, *after = ([name, "", "", "", _bits(weight)] for name, weight in ends)
+        weighed = [before, *weighed, *after]
+    print_rows("", ["column", "left", "right", "verdict", "weight in bits"], weighed, numbers=False)
     for left, right, match, _ in pair.resembles:
         output.print(f"like the labeled pair {left} and {right} ({'match' if match else 'no match'})")
 
