@@ -185,6 +185,7 @@ def test_texts_of_several_numbers_are_let_go_of_by_an_opened_model_too(tmp_path)
         one.forget([3])
         [box] = [part for part in one.table_encoder.encoders if "box" in part.columns]
         assert max(box.high) <= sides[np.arange(40) != 3].max()
+        assert len(one.search(pd.DataFrame({"age": [1.0]}), 2)[0]) == 2, "a query may lack them"
 
 
 def test_formulas_of_what_is_left():
