@@ -246,7 +246,7 @@ def own_rows_note(model: BankedEstimator, rows: EmbeddedRows) -> str:
     if model.notes_.get("id") is not None:
         return ""
     said = rows.own_sentence()
-    return said and f"{said}: say --id COLUMN in `vicinal fit`, or here --include-own if it is meant"
+    return said and f"{said}; fit with --id COLUMN to leave their own out, or accept it by --include-own"
 
 
 def _kept_names(keep: Sequence[str], predicted: Iterable[str]) -> dict[str, str]:
