@@ -72,11 +72,7 @@ def findings(record: FitRecord) -> list[str]:
     where = f"on {count:,} test rows" if count else "on the test rows"
     said = [verdict_sentence(record) or f"{metric_name(metric)} {number(scores[metric])} {where}."]
     if count and metric in record.out_of_fold:
-        said.append(
-            "Out of fold, where each row fitted on is predicted by the members that never saw it"
-            f"{' and their disagreement tells what all of them gain' if record.task == 'regression' else ''}, "
-            f"{name} is {number(record.out_of_fold[metric])}."
-        )
+        said.append(f"Out of fold, each row predicted without itself, {name} is {number(record.out_of_fold[metric])}.")
     return said
 
 
