@@ -92,6 +92,14 @@ def test_a_score_that_is_as_good_as_zero_has_no_sign(capsys):
     assert " 0.000 " in capsys.readouterr().out
 
 
+def test_the_text_of_a_hit_is_shown_before_its_other_cells(capsys):
+    row = {"date": "2025-07-05", "channel": "mail", "plan": "pro", "age": 3, "message": "my card was charged twice"}
+    print_hits(SimpleNamespace(queries=["card"], hits=[[Hit("a", 0.7, "billing", row)]]))
+    shown = capsys.readouterr().out
+    assert "my card was charged twice" in " ".join(shown.split())
+    assert shown.index("message") < shown.index("date")
+
+
 def test_rows_as_json_from_files_and_line_by_line_are_searched_alike(folder, tmp_path, capsys, monkeypatch):
     ask = ["search", folder / "model", "-k", "3", "-q"]
     row = {"size": 4.5, "town": "york", "note": "a bad house"}
@@ -371,7 +379,10 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
         ([], "query: expected one of DATA, --id and --row, got none"),
         (["--id", "h1", "--row", "{}"], "got --id and --row"),
         (["new.csv", "--file", "new.csv"], "got DATA and --file"),
-        (["--id", "h999"], "got 'h999' (of rows that are only in a table: `explain MODEL TABLE --id ID`)"),
+        (
+            ["--id", "h999"],
+            "got 'h999' (rows of the test and new ones need their table: `vicinal explain MODEL TABLE --id ID`)",
+        ),
         (["--row", "["], "--row: expected a JSON object"),
         (["--row", '{"size": "x"}'], "size: expected a number"),
         (["--id", "h1", "--interval", "2"], "--interval: expected a number between 0 and 1"),

@@ -94,8 +94,12 @@ def test_two_rows_are_explained_column_by_column_and_drawn(folder, capsys, tmp_p
     assert odds == pytest.approx(np.log2(told["probability"] / (1 - told["probability"])))
     assert run([*both, "--plot", str(tmp_path / "weights.svg")]) == 0
     name = pd.read_csv(folder.parent / "a.csv", dtype=str)["name"][85]
-    assert name.split()[0] in (shown := capsys.readouterr().out)
+    shown = capsys.readouterr().out
+    assert name.split()[0] in shown
     assert "like the labeled pair" in shown
+    bits = [float(one) for one in re.findall(r"([-+]\d+\.\d) *$", shown, re.M)]
+    assert sum(bits[:-1]) == pytest.approx(bits[-1], abs=0.05 * len(bits))
+    assert bits[-1] == pytest.approx(odds, abs=0.05)
     assert "match weight in bits" in (tmp_path / "weights.svg").read_text()
     assert "two of a matcher" in error(capsys, both[:4])
     assert "right table" in error(capsys, [*both[:4], "--id", "086"])

@@ -125,6 +125,7 @@ def test_training_is_not_expected_to_go_on_beyond_its_last_epoch():
     with listening(steps.append):
         NeighborRegressor(metric="network", hidden=(2,), members=1, max_epochs=2).fit(frame[["a", "b"]], frame["price"])
     assert {step.total for step in steps if step.phase == "training"} == {None, 2}
+    assert next(step.note for step in steps if step.phase == "training") == "epoch 1 of at most 2"
 
 
 @pytest.mark.slow

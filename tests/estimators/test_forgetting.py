@@ -174,6 +174,20 @@ def test_ends_of_vectors_too_where_their_cells_are_known():
     assert (encoder.low, encoder.high) == ([2.0, 5.0], [3.0, 6.0])
 
 
+def test_texts_of_several_numbers_are_let_go_of_by_an_opened_model_too(tmp_path):
+    rng = np.random.default_rng(0)
+    sides = rng.integers(10, 40, size=(40, 2))
+    sides[3] = 90, 80
+    frame = pd.DataFrame({"box": [f"{a} x {b} cm" for a, b in sides], "age": rng.normal(size=40)})
+    model = NeighborRegressor(metric="kernel").fit(frame, sides.sum(axis=1), ids=range(40))
+    model.save(tmp_path / "model")
+    for one in (model, load_model(tmp_path / "model")):
+        one.forget([3])
+        [box] = [part for part in one.table_encoder.encoders if "box" in part.columns]
+        assert max(box.high) <= sides[np.arange(40) != 3].max()
+        assert len(one.search(pd.DataFrame({"age": [1.0]}), 2)[0]) == 2, "a query may lack them"
+
+
 def test_formulas_of_what_is_left():
     assert classes_without(["a", "forgotten", "c"], {"c"}, {0}, fitted=3) == ["a", "forgotten", "forgotten 2"]
     assert classes_without([True, False], {False}, {0}, fitted=2) == [True, False]

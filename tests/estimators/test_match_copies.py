@@ -321,7 +321,7 @@ def test_a_review_with_few_labels_goes_on(kinds):
     review = first.review()
     answers = review[["left", "right"]].head(len(kinds)).assign(match=kinds)
     again = matcher().fit(table, None, answers=answers)
-    assert any("checked by 1 label" in note or f"checked by {len(kinds)} labels" in note for note in again.notes_)
+    assert any(f"probabilities and {count} label" in note for note in again.notes_ for count in (1, len(kinds)))
     named = {frozenset(pair) for pair in again.review()[["left", "right"]].to_numpy().tolist()}
     apart = {frozenset(pair) for pair in answers.loc[answers["match"] == 0, ["left", "right"]].to_numpy().tolist()}
     links = {frozenset(pair) for pair in again.link()[["left", "right"]].to_numpy().tolist()}

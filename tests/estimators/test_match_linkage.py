@@ -358,7 +358,7 @@ def test_unsure_estimates_tell_nothing_above_nine_tenths_and_a_column_that_decid
     answers = pd.DataFrame({"left": range(20), "right": range(20), "match": [1] * 19 + [0]})
     checked = fitted(left, right, answers)
     assert "no probability above" not in " ".join(checked.notes_)
-    assert "checked by 20 labels" in " ".join(checked.notes_)
+    assert "estimated probabilities and 20 labels" in " ".join(checked.notes_)
 
 
 def test_cells_and_what_is_beside_them_add_up(case):

@@ -242,7 +242,7 @@ def test_without_labelled_pairs_probabilities_are_estimated_and_that_is_said(tmp
     model = matcher().fit(left, right)
     links = model.link()
     assert (links["left"].str[1:].astype(int) + 1000 == links["right"]).mean() > 0.9
-    assert any("checked by no label" in note for note in model.notes_)
+    assert any("by estimated probabilities and no labels" in note for note in model.notes_)
     chances = model.predict_proba(pairs)[:, 1]
     assert chances[pairs["match"] == 1].mean() > 0.9 > 0.2 > chances[pairs["match"] == 0].mean()
     model.save(tmp_path / "m")
@@ -438,7 +438,7 @@ def test_columns_of_other_names_are_compared():
     plain = {"id_left": "sku", "id_right": "asin", "encoders": NO_ENCODER}
     model = RowMatcher(**plain).fit(left, renamed, log=told.append)
     assert told[:2] == model.notes_[:2]
-    assert told[0].startswith("compared under two names: name = title, price = Price; to change")
+    assert told[0].startswith("columns of two names: name = title, price = Price; to change")
     assert told[1].startswith("not compared: only the left table has 'spectrum'; only the right one has 'vector'.")
     pd.testing.assert_frame_equal(model.link(), RowMatcher(**plain).fit(left, right).link())
     new = renamed.tail(2)

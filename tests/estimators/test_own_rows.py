@@ -124,7 +124,7 @@ def test_commands_say_it_and_what_to_do(fitted, capsys, line):
         assert run([*(part.format(m=fitted / folder, t=fitted / "asked.csv") for part in line), *more]) == 0
         return capsys.readouterr().err
 
-    expected = "rows equal rows that were fitted on, and are predicted from their own labels, too: say --id COLUMN"
+    expected = "rows equal rows that were fitted on, and are predicted from their own labels, too; fit with --id COLUMN"
     fitted_on = pd.read_csv(fitted / "asked.csv")["size"].isin(load_model(fitted / "m").bank_.rows["size"])
     assert f"{fitted_on.sum()} of 20 {expected}" in said("m")
     assert "equal" not in said("m", "--include-own")

@@ -24,6 +24,15 @@ def test_slices_are_means_of_their_rows_worst_first() -> None:
         assert part.ratio == pytest.approx(mine.mean() / errors.mean())
 
 
+def test_one_wrong_row_makes_no_group_stand_out() -> None:
+    plan, errors = ["team"] * 20 + ["pro"] * 44, np.zeros(64)
+    errors[3] = 1.0
+    one = error_slices(errors, {"plan": plan})[0]
+    assert (one.value, one.ratio, one.stands_out) == ("team", pytest.approx(3.2), False)
+    errors[:12] = 1.0
+    assert [part.stands_out for part in error_slices(errors, {"plan": plan})] == [True, False]
+
+
 def test_intervals_of_shares_are_exact() -> None:
     errors = np.array([1.0] * 4 + [0.0] * 8)
     found = {part.value: part for part in error_slices(errors, {"c": ["a"] * 6 + ["b"] * 6})}

@@ -46,6 +46,17 @@ def test_a_row_stands_beside_its_comparables():
     ]
 
 
+def test_of_logarithms_columns_change_a_label_by_percentages():
+    rows = [
+        ({"bmi": "30"}, 100.0, 0.6, 0.6 * 4.7, "7", 110.0, {"bmi": 0.0953, "sex": 1e-5}),
+        ({"bmi": "22"}, 90.0, 0.4, 0.4 * 4.5, "9", 90.0, {}),
+    ]
+    scaled = {"neighbors": rows, "scale": "log", "scaled": 0.6 * 4.7 + 0.4 * 4.5, "trend": None}
+    shown = panel(**scaled)
+    assert panel_view(shown).neighbors[0].by == "bmi +10 %"
+    assert [[cell.adds for cell in line.cells] for line in grid_view(shown).lines] == [["+10 %", ""], ["", ""]]
+
+
 def test_rows_that_are_not_adjusted_stand_beside_too():
     row = {"bmi": "26", "sex": "2", "age": "40"}
     known = [(row, 250.0, 0.75, 187.5, "7"), (row | {"sex": "1"}, 100.0, 0.25, 25.0)]
@@ -76,6 +87,7 @@ def test_columns_of_a_wide_table_are_summed():
 
 def test_the_page_shows_adjusted_labels_and_the_trend():
     text = page(panel())
+    assert "The trend by columns says 220 (most from bmi +20, sex \N{MINUS SIGN}1); weight 40 %." in text
     for part in ("→ 250", "trend by columns", "<bdi><mark>2</mark></bdi>", "each adjusted by a trend by columns"):
         assert part in text
     assert "→" not in page(NeighborPanel("t", {}, 1.0, None, [({"a": "x"}, 1.0, 1.0, 1.0)]), readout="rows")

@@ -20,37 +20,19 @@ def test_model_comes_first_and_gaps_stay_empty(words):
     scores = {"knn": {"mse": 2.0, "mae": 1.0}, "model": {"mse": 1.0}}
     assert fit_table(dataclasses.replace(words, scores=scores)) == [
         ["", "MSE", "MAE"],
-        ["this model (nona)", "1", ""],
+        ["this model", "1", ""],
         ["k-NN (learned embeddings)", "2", "1"],
     ]
 
 
-@pytest.mark.parametrize(
-    ("own", "clause"),
-    [
-        (0.8, "20 % below k-NN"),
-        (1.0, "the same as k-NN"),
-        (1.25, "25 % above k-NN"),
-        (219.27, "219 times that of k-NN"),
-    ],
-)
-def test_findings_are_honest_both_ways(words, own, clause):
-    scores = {"model": {"mse": own}, "knn": {"mse": 1.0}}
-    (sentence,) = findings(dataclasses.replace(words, scores=scores))
-    assert clause in sentence
-    assert sentence.startswith("On 1,501 test rows the MSE is ")
-
-
-def test_a_baseline_without_error_is_not_called_the_same(words):
-    (sentence,) = findings(dataclasses.replace(words, scores={"model": {"mse": 1.0}, "knn": {"mse": 0.0}}))
-    assert "above k-NN" in sentence
-    assert "the same" not in sentence
-
-
-def test_findings_of_classes_speak_of_points(digits):
-    (sentence,) = findings(digits)
-    assert "1.2 points above k-NN" in sentence
-    assert "0.3 points below linear model" in sentence
+def test_findings_are_the_verdict_once_and_what_is_known_out_of_fold(words):
+    plain = dataclasses.replace(words, scores={"model": {"mse": 0.8}, "knn": {"mse": 1.0}}, verdict=None)
+    assert findings(plain) == ["MSE 0.8 on 1,501 test rows."]
+    verdict = Verdict(89, Doubted(38.2, 32.0, 44.1), "ridge", 3, Doubted(0.047, -0.06, 0.16))
+    judged = dataclasses.replace(plain, verdict=verdict, out_of_fold={"mse": 0.9})
+    first, second = findings(judged)
+    assert first == verdict_sentence(judged)
+    assert second.endswith("the MSE is 0.9.")
 
 
 def test_limits_name_what_forget_cannot_do(words):

@@ -117,6 +117,14 @@ def test_equal_short_lists_make_no_copies(kind, cells, copied):
     assert ([0, 1] in [list(rows) for rows in groups]) == copied
 
 
+def test_equal_addresses_make_no_copies_also_where_they_are_read_as_many_numbers():
+    streets = [f"{tree} street" for tree in ("elm", "oak", "ash", "fir", "yew", "lime", "pear", "plum", "birch")]
+    cells = ["40 elm street"] * 2 + [f"{10 + 3 * n} {streets[n % 9]}" for n in range(88)]
+    table = prepare_table(pd.DataFrame({"x": range(90), "address": cells, "y": np.arange(90.0) ** 2}), "y")
+    assert len(str(table.frame["address"][0])) > 40
+    assert equal_content(table, {"x": "number", "address": "vector"}, ["new"] * 90) == []
+
+
 @pytest.mark.slow
 def test_a_table_without_ids_knows_its_rows_by_place_and_content(tmp_path: Path) -> None:
     frame = table().drop(columns="key")

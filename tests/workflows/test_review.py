@@ -110,7 +110,7 @@ def test_the_next_match_learns_from_the_labels_and_does_not_ask_again(reviewer):
     assert (state["labelled"], state["count"]) == (0, 30)  # the page that ends says how many there are
     assert state["effects"][0].startswith(f"{was} links became {len(reviewer.outcome.links)}: ")
     assert re.fullmatch(r"F1 that the probabilities expect: [\d.]+, [\d.]+ before\.", state["effects"][1])
-    assert "checked by 30 labels" in state["effects"][-1]
+    assert "estimated probabilities and 30 labels" in state["effects"][-1]
     assert reviewer.outcome.matcher.threshold_ is not None
     assert not before & {(pair.left, pair.right) for pair in [*reviewer.pairs, *reviewer.outcome.record.sure]}
     assert len(labelled(reviewer)) == 30

@@ -1,5 +1,6 @@
 """``vicinal explain``: the rows behind a prediction."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 from vicinal.cli import options as o
@@ -16,9 +17,7 @@ _CELLS, _CLASSES = 3, 5
 _CARRIED = 0.5
 """Share of the weight below which more rows are worth listing."""
 
-_SCALES = {"log": " (log)", "link": " (h)", "quantile": " (share)"} | dict.fromkeys(
-    ("rank", "softmax", "power"), " (score)"
-)
+_SCALES = {"link": " (h)", "quantile": " (share)"} | dict.fromkeys(("rank", "softmax", "power"), " (score)")
 """What is behind the heading of contributions, by the scale of an explanation."""
 
 
@@ -103,6 +102,8 @@ def explain(
 def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
     if sentence := explainer.model.target_transform_.sentence:
         output.print(f"{sentence[0].upper()}{sentence[1:]}.")
+    if any(one.explanation.transform == "log" for one in rows):
+        output.print("Rows move the start by percentages that multiply.")
     if sentence := explainer.noise:
         output.print(sentence)
     for one in rows:
@@ -119,7 +120,7 @@ def _print_all(rows: "list[Explained]", explainer: "Explainer") -> None:
 
 
 def _print_explained(one: "Explained", explainer: "Explainer") -> None:
-    from vicinal.report.comparables import reasons
+    from vicinal.report.comparables import effect, reasons
     from vicinal.report.text import fixed
 
     explanation, digits = one.explanation.brief(), explainer.digits
@@ -147,25 +148,38 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     effects = {} if moved or trend is None else trend.columns  # adjustments name what matters
     columns = sorted(cells, key=lambda name: -abs(effects.get(name, 0.0)))[: 1 if moved else _CELLS]
     near_by = one.near_by if any(len(each) > 1 for each in one.near_by) else ()  # one column is near by itself
+    scale = explanation.transform
+    start = explanation.usual if trend is None else trend.value
+
+    def part(contribution: float, weight: float) -> str:
+        """What it adds; of logarithms by how much it moves the prediction away from where that starts."""
+        return effect(contribution - weight * start, scale) if scale == "log" else _part(contribution, one, digits)
+
     by = ["adjusted by"] if moved else ["near by"] if near_by else []
     lines = [
         [str(n.id), words(n.label), *([words(n.adjusted)] if moved else [])]
-        + [f"{n.weight:.3f}", _part(n.contribution, one, digits)]
-        + ([reasons(n.adjustments)] if moved else [_near_by(near_by[place])] if near_by else [])
+        + [f"{n.weight:.3f}", part(n.contribution, n.weight)]
+        + ([reasons(n.adjustments, scale)] if moved else [_near_by(near_by[place])] if near_by else [])
         + [cell_words(n.row[name]) for name in columns]
         for place, n in enumerate(explanation.neighbors)
     ]
     if trend is not None:
-        said = ["trend", "", _part(trend.value, one, digits)] if moved else ["trend", reasons(trend.columns)]
-        said += [f"{trend.weight:.3f}", _part(trend.contribution, one, digits)]
-        lines.append([*said, *([reasons(trend.columns) if moved else ""] if by else []), *[""] * len(columns)])
-    scale = _SCALES.get(explanation.transform, "")
-    adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
+        value = _part(trend.value, one, digits) if trend.label is None else words(trend.label)
+        of_columns = reasons(trend.columns, scale)
+        said = ["trend", "", value] if moved else ["trend", of_columns]
+        said += [f"{trend.weight:.3f}", "start" if scale == "log" else part(trend.contribution, trend.weight)]
+        lines.append([*said, *([of_columns if moved else ""] if by else []), *[""] * len(columns)])
+    elif scale == "log":
+        lines.append(["all rows", words(math.exp(start)), *[""] * (1 + moved), "start", *[""] * len([*by, *columns])])
+    adds = "moves it" if scale == "log" else f"adds{_SCALES.get(scale, '')}"
+    adds = adds if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
         have = _of_others(one, explainer, words)
         rest = [f"{explanation.other_count} others", *(["", have] if moved else [have])]
         rest.append(f"{explanation.other_weight:.3f}")
-        lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
+        lines.append(
+            [*rest, part(explanation.other_contribution, explanation.other_weight), *[""] * len([*by, *columns])]
+        )
     adjusted = ["adjusted"] if moved else []
     headings = ["id", "label", *adjusted, "weight", adds, *by]
     print_rows("", [*headings, *columns], lines, numbers=False, names=True, least=len(headings))
@@ -207,11 +221,14 @@ def _print_pair(pair: "PairExplanation") -> None:
         f"{cell_words(pair.left)} and {cell_words(pair.right)}: match with probability {percent(pair.probability)}"
     )
     output.print(heading, style="bold")
-    if pair.start == pair.start:
-        output.print(f"Match weights in bits, from {pair.start:.1f} before any column.")
     weighed = [[c.column, cell_words(c.left), cell_words(c.right), c.verdict, _bits(c.weight)] for c in pair.cells]
-    rest = [["beyond columns", "", "", "", _bits(pair.refined)]]
-    print_rows("", ["column", "left", "right", "verdict", "weight"], weighed + rest, numbers=False)
+    if pair.start == pair.start:
+        (first, start), *_, (last, rest) = steps = pair.steps()
+        total = sum(weight for _, weight in steps)
+        ends = ((first, start), (last, rest), ("sum, log2 odds", total))
+        before, *after = ([name, "", "", "", _bits(weight)] for name, weight in ends)
+        weighed = [before, *weighed, *after]
+    print_rows("", ["column", "left", "right", "verdict", "weight in bits"], weighed, numbers=False)
     for left, right, match, _ in pair.resembles:
         output.print(f"like the labeled pair {left} and {right} ({'match' if match else 'no match'})")
 

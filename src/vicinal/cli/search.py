@@ -11,8 +11,8 @@ from vicinal.cli.output import cell_words, label_words, output, print_json, prin
 if TYPE_CHECKING:
     from vicinal.workflows.search import MatcherSearcher, Searched, Searcher
 
-_CELLS = 3
-"""Most cells of a row to show."""
+_CELLS, _TEXT = 3, 4
+"""Most cells of a row to show, and words from which on a cell is a text."""
 
 
 @app.command(
@@ -119,7 +119,9 @@ def print_hits(result: "Searched") -> None:
     from vicinal.report.text import fixed
 
     for query, hits in zip(result.queries, result.hits, strict=True):
-        columns = list(hits[0].row)[:_CELLS] if hits else []
+        names = list(hits[0].row) if hits else []
+        words = {name: max(len(cell_words(hit.row[name]).split()) for hit in hits) for name in names}
+        columns = sorted(names, key=lambda name: words[name] < _TEXT)[:_CELLS]  # texts first, where words are found
         lines = [
             [
                 str(rank),

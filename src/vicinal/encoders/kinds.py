@@ -37,6 +37,9 @@ ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4})
 _ADDRESS, _DIGITS, FEW = re.compile(r"[^@\s]+@[^@\s]+\.\w+"), re.compile(r"\d+"), 20
 """What is the name of one thing; texts that are names by their digits are more than ``FEW``."""
 
+LIKE_ID = "left out: looks like an id"
+"""How reasons of columns begin that name rows."""
+
 _NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*")
 _ARRAY = re.compile(r"\[\s*(?:(?:[-+]?[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan)(?:\s+|(?=\])))+\]")
 _SCALAR = re.compile(r"\bnp\.[a-z]+[0-9_]*\(([^()]*)\)")
@@ -143,7 +146,7 @@ def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnK
     # columns. Years that rise by 1 are numbers; a row number has a name that says so.
     whole = pd.api.types.is_integer_dtype(present)
     if whole and distinct == len(present) and len(present) > 2 and (ID_NAME.search(name) or _NUMBERED.fullmatch(name)):
-        return ColumnKind(None, "left out: looks like an id (whole numbers, all different)")
+        return ColumnKind(None, f"{LIKE_ID} (whole numbers, all different)")
     return ColumnKind("number", f"numbers from {plain(present.min(), 6)} to {plain(present.max(), 6)}")
 
 
@@ -156,16 +159,16 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
     numbers, dates = all(map(_NUMBER.fullmatch, often)), all(map(is_date, often))
     codes = numbers and any(re.match(r"\s*0\d", value) for value in often)
     if (codes or not (numbers or dates)) and len(values) > 2 and share > 0.9 and ID_NAME.search(name):
-        return ColumnKind(None, f"left out: looks like an id by its name ({_count(distinct)})")
+        return ColumnKind(None, f"{LIKE_ID} by its name ({_count(distinct)})")
     if codes and share == 1 and len(values) > FEW and min(map(len, map(str.strip, often))) >= LONGEST_CODE:
-        return ColumnKind(None, "left out: looks like an id (long codes, all different)")
+        return ColumnKind(None, f"{LIKE_ID} (long codes, all different)")
     if codes:  # as categories of few rows each they would tell nothing
         kind: Kind = "number" if 2 * len(distinct) > len(values) > FEW else "category"
         return ColumnKind(kind, f"digits with leading zeros, {_count(distinct)}")
     if numbers or dates:
         return ColumnKind("number", DATES if dates else "text that reads as numbers")
     if len(values) > 2 and share == 1 and (all(map(ID_VALUE.fullmatch, often)) or _are_names(values)):
-        return ColumnKind(None, "left out: looks like an id (all different)")
+        return ColumnKind(None, f"{LIKE_ID} (all different)")
     words = sum(len(value.split()) * count for value, count in often.items()) / len(values)
     often_enough = min(NAMES, len(values) // (OFTEN_NAMES if words < 2 else OFTEN))
     few = len(distinct) <= max(min(MOST_CATEGORIES, max(2, len(values) // 2)), often_enough)

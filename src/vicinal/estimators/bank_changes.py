@@ -17,6 +17,7 @@ from torch import Tensor
 from vicinal.core import listed
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import usual_settings
+from vicinal.data import TableForm
 from vicinal.encoders import TableEncoder
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.fitted import FittedModel
@@ -91,14 +92,16 @@ def with_labels(model: FittedModel, ids: Ids, y: Any) -> FittedModel:
     return replace(model, codec=codec)
 
 
-def without_rows(model: FittedModel, encoder: TableEncoder, gone: Ids, former: Sequence[Any]) -> FittedModel:
+def without_rows(
+    model: FittedModel, encoder: TableEncoder, gone: Ids, former: Sequence[Any], form: TableForm
+) -> FittedModel:
     """The model without rows of these ids, what it holds of them and their ``former`` labels; see ``forgetting``."""
     banks = model.bank, model.held_out
     tables = [bank for bank in banks if bank.store.columns is not None]
     cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
     labels = [*labels_of(model, gone), *former]
     removed(model, gone)
-    forget_cells(encoder, cells, [bank.rows for bank in tables if len(bank)])
+    forget_cells(encoder, cells, [bank.rows for bank in tables if len(bank)], form)
     before, left = model.codec, [bank.labels for bank in banks if len(bank)]
     # an end of the labels, or a class, that only these rows had would tell of them
     codec, places = before.without(labels, left), before.kept_places(left)

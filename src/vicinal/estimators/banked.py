@@ -685,7 +685,7 @@ class BankedEstimator(TransformerMixin, ClassNamePrefixFeaturesOutMixin, TunedEs
             self.changes_ = changes.without(gone.tolist())
             return self
         former = [label for name in gone for _, *both in self.changes_.relabels(name) for label in both]
-        self.fitted_ = without_rows(self.fitted_, self.table_encoder, gone, former)
+        self.fitted_ = without_rows(self.fitted_, self.table_encoder, gone, former, self.form_)
         self.changes_ = self.changes_.without(gone.tolist())
         return self
 

@@ -27,22 +27,25 @@ import pandas as pd
 import torch
 from torch import nn
 
+from vicinal.data import TableForm
 from vicinal.encoders import TableEncoder
 from vicinal.heads.kinds import adjusts, is_linear, member_heads
 
 Array = np.ndarray[Any, Any]
 
 
-def forget_cells(encoder: TableEncoder, gone: Sequence[pd.DataFrame], left: Sequence[pd.DataFrame]) -> None:
-    """Let a fitted encoder go of single cells of rows that a model no longer has."""
+def forget_cells(
+    encoder: TableEncoder, gone: Sequence[pd.DataFrame], left: Sequence[pd.DataFrame], form: TableForm
+) -> None:
+    """Let a fitted encoder go of single cells of rows that a model no longer has, which ``form`` reads if need be."""
 
     @functools.cache
     def cells(column: str) -> "pd.Series[Any]":
-        return pd.concat([frame[column].astype(object) for frame in left], ignore_index=True)
+        return pd.concat([form.read(frame[[column]])[column].astype(object) for frame in left], ignore_index=True)
 
     for frame in gone:
         if len(frame) and set(encoder.columns) <= set(frame.columns):
-            encoder.forget(frame, cells)
+            encoder.forget(form.read(frame), cells)
 
 
 def classes_without(names: list[Any], gone: set[Any], used: set[int], fitted: int) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vicinal.core import listed
+from vicinal.core import counted, listed
 from vicinal.estimators.match_clusters import drawn_wedges
 from vicinal.estimators.match_model import MOST, LinkageModel, places_of
 from vicinal.estimators.match_tables import Log, MatchedTables
@@ -340,8 +340,8 @@ class Linkage(LinkageModel):
 
     def _sentences(self, tables: MatchedTables, labels: tuple[Ids, Floats]) -> list[str]:
         count = self.candidates(tables)[2].sum()  # of pairs that links may name, as beside them
-        checked = f"{len(labels[1])} label" + "s" * (len(labels[1]) > 1) if len(labels[1]) else "no label"
-        notes = [f"{count:.0f} matches are expected; their probabilities are estimates, checked by {checked}"]
+        checked = counted(len(labels[1]), "label") if len(labels[1]) else "no labels"
+        notes = [f"{count:.0f} matches are expected, by estimated probabilities and {checked}"]
         notes += [
             f"by the labels rows of the {table.name} table match {1 + more:.2f} others on average: {self.links} links "
             f"one of them, {links} all"

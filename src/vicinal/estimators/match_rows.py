@@ -200,7 +200,7 @@ def read_tables(
     sources = sources_of(same)
     if same:
         pairs = ", ".join(f"{' + '.join(one)} = {' + '.join(other)}" for one, other in same.items())
-        notes.append(f"compared under two names: {pairs}; to change that, rename or drop columns")
+        notes.append(f"columns of two names: {pairs}; to change that, rename or drop columns")
         frames = [with_sources(*each) for each in zip(frames, sources, strict=True)]
     alone = [[name for name in one if name not in other] for one, other in itertools.permutations(frames, 2)]
     if alone and all(alone):

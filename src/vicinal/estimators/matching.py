@@ -215,8 +215,8 @@ class RowMatcher(MatchSettings, MatchAnswers, BaseEstimator):  # type: ignore[mi
         elif "text" not in (self.encoders or {}) and self.tune == "none" and (labels < FEW or rows > LARGE):
             reason = f"with fewer than {FEW} labels" if labels < FEW else f"of tables of more than {LARGE:,} rows"
             self.notes_.append(
-                f"rows are compared by words and letters, as is the default {reason}; "
-                f"{encoders['text']!r} has to be named as the encoder of texts to compare their meaning, too"
+                f"texts are compared by words and letters, the default {reason}; "
+                f"name the encoder {encoders['text']!r} to compare their meaning, too"
             )
             encoders["text"] = "none"
         return encoders

@@ -40,6 +40,16 @@ class Slice:
     low: float
     high: float
 
+    @property
+    def stands_out(self) -> bool:
+        """Whether the error is 1.5 times that of all rows, of 10 rows or more, and all of its interval is above that.
+
+        >>> one_wrong_of_twenty = Slice("plan", "team", 20, 0.05, 3.2, 0.0013, 0.2487)
+        >>> one_wrong_of_twenty.stands_out, Slice("plan", "pro", 20, 0.5, 3.2, 0.27, 0.73).stands_out
+        (False, True)
+        """
+        return self.ratio > 1.5 and self.rows >= 10 and self.low * self.ratio > self.error
+
 
 def error_slices(errors: ArrayLike, columns: Mapping[str, Sequence[Any]], *, least: int = 5) -> list[Slice]:
     """Mean error of the rows of each of the 20 most frequent values of each column, worst first.

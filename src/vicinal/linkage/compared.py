@@ -70,4 +70,4 @@ class ComparedPair:
     def steps(self) -> list[tuple[str, float]]:
         """Bits from even odds to the log2 odds of the probability: the start, each column, and what is beyond them."""
         known = [(cell.column, cell.weight) for cell in self.cells if not math.isnan(cell.weight)]
-        return [("before any column", self.start), *known, ("beyond columns", self.refined)]
+        return [("before any column", self.start), *known, ("other pairs and learning", self.refined)]

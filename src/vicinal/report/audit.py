@@ -142,7 +142,7 @@ def audit_findings(record: AuditRecord) -> list[str]:
             f"90 % intervals cover {percent(ninety['covered'])} of the new rows, {percent(worst)} in the worst quarter "
             "of the target."
         )
-    worse = [part for part in record.slices if part.ratio > 1.5 and part.low > 0 and part.rows >= 10]
+    worse = [part for part in record.slices if part.stands_out]
     if worse:
         part = worse[0]
         sentences.append(

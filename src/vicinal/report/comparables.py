@@ -1,12 +1,23 @@
 """Comparables as appraisers show them: a row beside those it is compared with, column by column."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from vicinal.report.differences import Piece, differences
 from vicinal.report.records import Cell, Neighbor, NeighborPanel
-from vicinal.report.text import decimals_for, fixed, label_text, number, one_line, percent, plus, round_to_sum
+from vicinal.report.text import (
+    change_cell,
+    decimals_for,
+    fixed,
+    label_text,
+    number,
+    one_line,
+    percent,
+    plus,
+    round_to_sum,
+)
 
 _REASONS = 2
 """Columns that an adjustment is said to come from."""
@@ -61,21 +72,32 @@ def signed(value: float, decimals: int | None = None) -> str:
     return plus(number(value, 3) if decimals is None else fixed(value, decimals))
 
 
-def reasons(adjustments: Mapping[str, float]) -> str:
+def effect(value: float, scale: str = "none") -> str:
+    """What is added, with its sign: of logarithms, scale "log", the change in percent; "" where it reads as nothing.
+
+    >>> effect(3.14159), effect(-20), effect(0.0), effect(0.0953, "log"), effect(1e-5, "log")
+    ('+3.14', '-20', '', '+10 %', '')
+    """
+    text = change_cell(math.expm1(min(value, 700.0))) if scale == "log" else signed(value)
+    return "" if text.strip("+-") in ("0", "0 %") else text
+
+
+def reasons(adjustments: Mapping[str, float], scale: str = "none") -> str:
     """The two columns that add most, with what they add.
 
-    >>> reasons({"age": 1.0, "bmi": -30.26, "sex": 0.0, "bp": 4})
-    'bmi -30.3, bp +4'
+    >>> reasons({"age": 1.0, "bmi": -30.26, "sex": 0.0, "bp": 4}), reasons({"age": 0.0953, "sex": -1e-5}, "log")
+    ('bmi -30.3, bp +4', 'age +10 %')
     """
     most = sorted(adjustments, key=lambda name: -abs(adjustments[name]))[:_REASONS]
-    return ", ".join(f"{one_line(name, 40)} {signed(adjustments[name])}" for name in most if adjustments[name])
+    said = {name: effect(adjustments[name], scale) for name in most}
+    return ", ".join(f"{one_line(name, 40)} {added}" for name, added in said.items() if added)
 
 
 def grid_view(panel: NeighborPanel, most: int | None = None) -> Grid:
     """The row of ``panel`` beside its rows, at most ``most`` of them.
 
-    What is shown of a comparable adds up: its label and what its columns add are its adjusted label. On another scale
-    than that of the labels they do there. The column of the largest adjustment is first.
+    What is shown of a comparable adds up: its label and what its columns add are its adjusted label. Of logarithms
+    columns change it by so many percent each, on another scale they add up there. The largest adjustment is first.
     """
     rows = panel.neighbors[:most]
     moved = any(one.adjusted is not None for one in rows)
@@ -90,7 +112,7 @@ def grid_view(panel: NeighborPanel, most: int | None = None) -> Grid:
     names.sort(key=lambda name: -max(abs(one.adjustments.get(name, 0.0)) for one in rows))
     first, rest = names[:COLUMNS], names[COLUMNS:]
     decimals = decimals_for([value for one in rows for value in one.adjustments.values()])
-    added = [_added(one, first, rest, decimals) for one in rows]
+    added = [_added(one, first, rest, decimals, panel.scale) for one in rows]
     lines = [
         GridLine(
             one_line(name, 40),
@@ -106,6 +128,19 @@ def grid_view(panel: NeighborPanel, most: int | None = None) -> Grid:
     others = [("all other columns", "", [each[-1] for each in added])] if rest else []
     adjusted = ("adjusted label", "", [_adjusted(one, decimals if plain else None) for one in rows])
     return Grid(heads, above, lines, [*others, adjusted, *below])
+
+
+def rest_sentences(panel: NeighborPanel) -> list[str]:
+    """What is in the prediction beside the rows that are shown: the trend, and all other rows."""
+    sentences, trend = [], panel.trend
+    if trend is not None:
+        value = number(trend.value if trend.label is None else trend.label)
+        by = f" (most from {reasons(trend.columns, panel.scale)})" if any(trend.columns.values()) else ""
+        sentences.append(f"The trend by columns says {value}{by}; weight {percent(trend.weight)}.")
+    if panel.other_weight and panel.other_rows != 0:
+        rows = f"{panel.other_rows:,} other rows" if panel.other_rows else "All other rows"
+        sentences.append(f"{rows}: weight {percent(panel.other_weight)}.")
+    return sentences
 
 
 def beside(query: Mapping[str, Cell], rows: Sequence[Mapping[str, Cell]]) -> list[GridLine]:
@@ -127,10 +162,12 @@ def _beside(one: Cell, other: Cell, limit: int = _CLIPPED) -> GridCell:
     return GridCell(text, one != other, pieces=differences(known, text)[1] if are_texts else [(text, one != other)])
 
 
-def _added(one: Neighbor, first: list[str], rest: list[str], decimals: int) -> list[str]:
-    """What each of the first columns adds, and the others together, rounded so that they add up."""
+def _added(one: Neighbor, first: list[str], rest: list[str], decimals: int, scale: str) -> list[str]:
+    """What each of the first columns adds, and the others together, rounded so that they add up; "" where none is."""
     values = [one.adjustments.get(name, 0.0) for name in first]
     values.append(sum(one.adjustments.get(name, 0.0) for name in rest))
+    if scale == "log" or not one.adjustments:
+        return [effect(value, scale) for value in values]
     return [*map(plus, round_to_sum(values, sum(values), decimals))]
 
 

@@ -137,8 +137,8 @@ def match_findings(record: MatchRecord) -> list[str]:
     elif record.links[0]:
         sentences.append(
             f"{record.links[0]:,} links with a probability of {percent(record.threshold)} or more. Expected precision "
-            f"{number(100 * record.expected['precision'], 3)} %, expected recall "
-            f"{number(100 * record.expected['recall'], 3)} % (among the candidates)."
+            f"{percent(record.expected['precision'])}, expected recall "
+            f"{percent(record.expected['recall'])} (among the candidates)."
         )
     else:
         sentences.append("No pair is linked.")

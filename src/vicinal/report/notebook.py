@@ -5,10 +5,10 @@ from typing import Any
 
 from vicinal.core.checks import short_text
 from vicinal.linkage.compared import ComparedPair
-from vicinal.report.comparables import beside, grid_view, reasons
+from vicinal.report.comparables import beside, grid_view, rest_sentences
 from vicinal.report.pairs import pair_view
 from vicinal.report.records import Cell, NeighborPanel
-from vicinal.report.text import cell_text, label_text, number, one_line, percent
+from vicinal.report.text import cell_text, label_text, number, one_line
 from vicinal.report.theme import Part, notebook_html
 
 _LETTERS = 60
@@ -40,18 +40,11 @@ def plain_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], title: s
 
 def panel_part(panel: NeighborPanel) -> Part:
     """A prediction: the row beside its comparables, column by column, and what is beside these in the prediction."""
-    trend, grid = panel.trend, grid_view(panel, _WIDTH)
+    grid = grid_view(panel, _WIDTH)
     moved = any(one.adjusted is not None for one in panel.neighbors)
     above = [("label", f"predicted {label_text(panel.said or panel.prediction)}", grid.above[0][2])]
     sentences = [_KEY + " Small: what the trend adds for the difference." * moved] if panel.neighbors else []
-    if trend is not None:
-        value = number(trend.value if trend.label is None else trend.label)
-        by = f" (most from {reasons(trend.columns)})" if any(trend.columns.values()) else ""
-        sentences.append(f"The trend by columns says {value}{by}; weight {percent(trend.weight)}.")
-    if panel.other_weight and panel.other_rows != 0:
-        rows = f"{panel.other_rows:,} other rows" if panel.other_rows else "All other rows"
-        sentences.append(f"{rows}: weight {percent(panel.other_weight)}.")
-    sentences += [grid.more] * bool(grid.more)
+    sentences += rest_sentences(panel) + [grid.more] * bool(grid.more)
     return Part(one_line(panel.title, 80), grid=(grid.heads, above, grid.lines, grid.below), sentences=sentences)
 
 

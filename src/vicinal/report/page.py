@@ -20,7 +20,7 @@ from vicinal.core.files import replace_text
 from vicinal.encoders.images import thumbnail
 from vicinal.report import figures
 from vicinal.report.audit_records import AuditRecord
-from vicinal.report.comparables import grid_view, reasons
+from vicinal.report.comparables import grid_view, reasons, rest_sentences
 from vicinal.report.records import Cell, Example, FitRecord, Neighbor, NeighborPanel
 from vicinal.report.tables import (
     CLASS_HEADINGS,
@@ -344,6 +344,7 @@ def panel_view(panel: NeighborPanel) -> SimpleNamespace:
         other=other,
         grid=grid_view(panel) if moved or (listed and len(panel.query) > 2 and not media) else None,
         moved=moved,
+        rest=" ".join(rest_sentences(panel)),
         total=total,
         total_name=_total_of_number(panel) if numeric else _total_of_class(panel),
         adds=f"{_SCALES[panel.scale]}{'label' if panel.trend is None else 'adjusted label'}" if numeric else "",
@@ -398,7 +399,7 @@ def _lines(
             text,
             one_line(neighbor.id, 40),
             "" if neighbor.adjusted is None else label_text(neighbor.adjusted),
-            reasons(neighbor.adjustments),
+            reasons(neighbor.adjustments, panel.scale),
         )
         for neighbor, text in zip(listed, shown, strict=False)
     ]
@@ -406,7 +407,10 @@ def _lines(
     if trend is not None:
         known = percent(trend.weight), bar(trend.weight), shown[len(listed)]
         of_trend = NeighborView(
-            [], number(trend.value if trend.label is None else trend.label), *known, by=reasons(trend.columns)
+            [],
+            number(trend.value if trend.label is None else trend.label),
+            *known,
+            by=reasons(trend.columns, panel.scale),
         )
     if with_rest:
         plain = numeric and panel.scaled is None and abs(panel.other_weight) > 1e-3

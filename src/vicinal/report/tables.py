@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL, RANKED
+from vicinal.metrics.predictions import PRIMARY, PRIMARY_OF_SEVERAL, RANKED
 from vicinal.report.audit_records import AuditRecord
 from vicinal.report.records import CompareRecord, Doubted, FitRecord, Verdict
 from vicinal.report.text import TIMES, change_cell, metric_name, number, one_line, score, score_table, signed_percent
@@ -24,8 +24,7 @@ _METHODS = {
 def method_name(method: str, record: FitRecord | AuditRecord) -> str:
     """Display name of ``method`` of a fit or an audit."""
     if method == "model":
-        head = record.settings.get("head") if isinstance(record, FitRecord) else None
-        return f"this model ({one_line(head, 24)})" if head else "this model"
+        return "this model"
     return _METHODS.get(method, {}).get(record.task, one_line(method, 40))
 
 
@@ -64,28 +63,16 @@ def main_metric(record: FitRecord) -> str:
 
 
 def findings(record: FitRecord) -> list[str]:
-    """Sentences that compare the model with the baselines on the test rows."""
+    """The verdict, or without one the main score, and the error out of fold."""
     metric = main_metric(record)
     if not metric:
         return []
-    score = record.scores["model"][metric]
-    count = record.split_sizes.get("test", len(record.truth))
-    where = f"On {count:,} test rows" if count else "On the test rows"
-    if record.out_of_fold and not count:
-        where = f"On {len(record.truth):,} rows, each predicted by members that never saw it,"
-    parts = [
-        _against(score, scores[metric], metric, ("the " if method == "mean" else "") + method_name(method, record))
-        for method, scores in record.scores.items()
-        if method != "model" and metric in scores
-    ]
-    first = f"{where} {'the ' if metric != 'accuracy' else ''}{metric_name(metric)} is {number(score)}"
-    said = [f"{first}: {'; '.join(parts)}." if parts else f"{first}."]
+    name = "it" if metric == "accuracy" else f"the {metric_name(metric)}"
+    count, scores = record.split_sizes.get("test", len(record.truth)), record.scores["model"]
+    where = f"on {count:,} test rows" if count else "on the test rows"
+    said = [verdict_sentence(record) or f"{metric_name(metric)} {number(scores[metric])} {where}."]
     if count and metric in record.out_of_fold:
-        said.append(
-            "Out of fold, where each row fitted on is predicted by the members that never saw it"
-            f"{' and their disagreement tells what all of them gain' if record.task == 'regression' else ''}, "
-            f"{'it' if metric == 'accuracy' else 'the ' + metric_name(metric)} is {number(record.out_of_fold[metric])}."
-        )
+        said.append(f"Out of fold, each row predicted without itself, {name} is {number(record.out_of_fold[metric])}.")
     return said
 
 
@@ -162,21 +149,6 @@ def _shown_share(value: float) -> str:
 
 def _span(figure: Doubted, shown: Callable[[float], str]) -> str:
     return f"{shown(figure.low).removesuffix(' %')}-{shown(figure.high).removesuffix(' %')}"
-
-
-def _against(score: float, other: float, metric: str, name: str) -> str:
-    """One clause on ``score`` beside ``other``."""
-    if HIGHER_IS_BETTER.get(metric):
-        points = 100 * (score - other)
-        if abs(points) < 0.05:
-            return f"the same as {name}"
-        return f"{abs(points):.1f} points {'above' if points > 0 else 'below'} {name} ({number(other)})"
-    change = score / other - 1 if other else math.copysign(math.inf, score) if score else 0.0
-    if abs(change) < 0.0005:
-        return f"the same as {name}"
-    size = f"{change_cell(change).lstrip('+-')} " if math.isfinite(change) else ""
-    side = "that of" if size and change >= TIMES else "above" if change > 0 else "below"
-    return f"{size}{side} {name} ({number(other)})"
 
 
 _IMPORTANT = 12

@@ -175,10 +175,10 @@ TIMES = 2.0
 
 
 def percent(share: float) -> str:
-    """A share in percent; negative for a negative weight.
+    """A share in percent; negative for a negative weight. What is neither nothing nor all is not said to be.
 
-    >>> percent(0.314), percent(0.0312), percent(0.0002), percent(0), percent(-0.0312)
-    ('31 %', '3.1 %', '<0.1 %', '0 %', '-3.1 %')
+    >>> percent(0.314), percent(0.0312), percent(0.0002), percent(0), percent(-0.0312), percent(0.998), percent(0.9998)
+    ('31 %', '3.1 %', '<0.1 %', '0 %', '-3.1 %', '99.8 %', '>99.9 %')
     """
     if share <= -0.001:
         return f"-{percent(-share)}"
@@ -186,7 +186,9 @@ def percent(share: float) -> str:
         return "0 %"
     if share < 0.001:
         return "<0.1 %"
-    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+    if 0.999 < share < 1 - 1e-9:
+        return ">99.9 %"
+    return f"{100 * share:.1f} %" if share < 0.0995 or 0.995 <= share <= 0.999 else f"{100 * share:.0f} %"
 
 
 def duration(seconds: float) -> str:

@@ -100,7 +100,7 @@ class _Record(Checkpoint):
         """Tell how far training is, and how far it will come if nothing gets better."""
         errors, most = self.history.validation_error, trainer.max_epochs or 1
         if not errors:
-            report("training", done, None, "epochs")
+            report("training", done, None, f"epoch 1 of at most {most}")
             return
         last = min(most, errors.index(min(errors)) + 1 + self.patience)
         report("training", done, last, f"epochs (max. {most}), error {errors[-1]:.3g}")

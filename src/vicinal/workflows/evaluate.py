@@ -393,7 +393,7 @@ def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) ->
 
 def _says_much(table: Table, name: str, kind: str) -> bool:
     """Whether equal cells of this column make rows copies: for a medium they do, for "yes" and [50, 70] they do not."""
-    cells = table.frame[name].dropna()
+    cells = table.form.written(table.frame[[name]])[name].dropna()
     if kind == "set" and (elements := [each for cell in cells for each in cell]):
         kind = element_kind(elements) or kind
     return kind in ("image", "audio") or bool(cells.astype(str).str.len().median() > SHORT)

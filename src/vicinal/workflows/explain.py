@@ -114,7 +114,9 @@ class Explainer:
 
     def ids(self, ids: Sequence[str]) -> list[Explained]:
         """Explain bank rows, each predicted without itself and its group."""
-        advice = " (of rows that are only in a table: `explain MODEL TABLE --id ID`)"
+        advice = " (rows of the test and new ones need their table: `vicinal explain MODEL TABLE --id ID`)"
+        if self.model.notes_.get("id") is None:
+            advice = " (without --id in the fit, rows are named by their numbers, from 1)"
         check_known(self.model.bank_, self.model.calibration_, canonical_ids("ids", ids), advice)
         rows, known = rows_of(self.model, ids)
         self.log("Each row is predicted without itself, but the encoder may have been trained with it.")

@@ -179,7 +179,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
         form=form,
     )
     table = replace(table, form=table.form.of_columns(set(table.form.columns) - ({job.same} - set(form.columns))))
-    columns = columns_to_learn(table, job)
+    columns = columns_to_learn(table, job, log)
     log(f"{len(table)} rows in {name}")
     for line in notes:
         log(line)

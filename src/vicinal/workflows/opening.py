@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import CellWarning, ColumnWarning, check_choice, short
+from vicinal.core import CellWarning, ColumnWarning, check_choice, counted, short
 from vicinal.core.arrays import Array
 from vicinal.core.checks import short_text, unwarned
 from vicinal.core.identity import IdentityWarning
@@ -39,7 +39,7 @@ from vicinal.data.splits import split_by_time, time_tells
 from vicinal.data.table import FEWEST, Dropped, check_column, check_groups, table_kinds, without_weightless
 from vicinal.data.target import read_target
 from vicinal.encoders import Kind, infer_kinds
-from vicinal.encoders.kinds import ColumnKind
+from vicinal.encoders.kinds import LIKE_ID, ColumnKind
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import LONE_GROUPS
 from vicinal.estimators.inputs import as_table, left_out
@@ -182,7 +182,9 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     check_settings(settings | {"fair_rate": "positive"})  # what else there is depends on the task
     targets = [job.target, *job.also]
     frame, form, root, name = read_source(job, [job.id, job.group, job.query], log, notes.append, targets)
-    log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
+    log(f"{counted(len(frame), 'row')} and {counted(frame.shape[1], 'column')} in {name}")
+    if len(frame) < FEWEST:
+        raise ValueError(f"data: expected at least {FEWEST} rows with a target, got {len(frame)}")
     if job.query is not None:
         check_column("query", job.query, list(frame.columns))
         check_groups(frame[job.query].dropna().astype(str).to_numpy(), "query")
@@ -223,7 +225,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     for name, values in {table.target_name: table.target, **also}.items():
         if settings["target_transform"] == "log":
             check_positive(values, short(name))
-    columns = columns_to_learn(table, job)
+    columns = columns_to_learn(table, job, log)
     shares = {name: long_texts(table.frame[name]) for name, column in columns.items() if column.kind == "text"}
     shares = {name: share for name, share in shares.items() if share}
     notes += [_long_note(name, share, job.long) for name, share in shares.items()]
@@ -269,11 +271,14 @@ def read_source(
     return frame, TableForm.of(frame, aside=aside, **known, log=note), root, name
 
 
-def columns_to_learn(table: Table, job: ReadJob) -> dict[str, ColumnKind]:
-    """The kind of each column of a table, with the reason; ValueError if none is left."""
+def columns_to_learn(table: Table, job: ReadJob, log: Log) -> dict[str, ColumnKind]:
+    """The kind of each column of a table, with the reason; ValueError if none is left. ``log``: which may name rows."""
     columns = table_kinds(table, job.kinds)
     if all(column.kind is None for column in columns.values()):
         raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    like_ids = [name for name, column in columns.items() if column.kind is None and column.reason.startswith(LIKE_ID)]
+    if job.id is None and like_ids:
+        log(f"rows are named by their numbers, from 1; --id {short_text(like_ids[0])} names them by that column")
     return columns
 
 

@@ -76,7 +76,8 @@ class Answers:
                 for name in ("id", "weight", "label", "contribution"):
                     line[f"neighbor_{rank}_{name}"] = joined(getattr(n, name), self.separator)
                 if n.adjusted is not None:
-                    line |= {f"neighbor_{rank}_adjusted": n.adjusted, f"neighbor_{rank}_by": reasons(n.adjustments)}
+                    by = reasons(n.adjustments, explanation.transform)
+                    line |= {f"neighbor_{rank}_adjusted": n.adjusted, f"neighbor_{rank}_by": by}
             if (trend := explanation.trend) is not None:
                 line |= {f"trend_{name}": getattr(trend, name) for name in ("weight", "value", "contribution")}
             line |= {"others_weight": explanation.other_weight, "others_contribution": explanation.other_contribution}
@@ -235,7 +236,7 @@ def own_rows_note(model: BankedEstimator, rows: EmbeddedRows) -> str:
     if model.notes_.get("id") is not None:
         return ""
     said = rows.own_sentence()
-    return said and f"{said}: say --id COLUMN in `vicinal fit`, or here --include-own if it is meant"
+    return said and f"{said}; fit with --id COLUMN to leave their own out, or accept it by --include-own"
 
 
 def _kept_names(keep: Sequence[str], predicted: Iterable[str]) -> dict[str, str]:

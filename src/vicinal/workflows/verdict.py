@@ -152,7 +152,7 @@ def examples(
 
 
 def worst_groups(opened: OpenTable, rows: Array, measured: Measured) -> list[Slice]:
-    """The groups of measured rows with the largest mean error: rows of a category, or of a third of a number."""
+    """The groups of measured rows of more than the mean error, worst first: of a category or a third of a number."""
     part, columns = opened.table.select(rows), dict[str, Any]()
     for name, kind in opened.kinds.items():
         cells = part.frame[name]
@@ -160,7 +160,8 @@ def worst_groups(opened: OpenTable, rows: Array, measured: Measured) -> list[Sli
             columns[name] = thirds(cells)
         elif kind in ("number", "category"):
             columns[name] = cells.tolist()
-    return error_slices(measured.losses, columns)[:_WORST] if len(rows) else []
+    slices = error_slices(measured.losses, columns) if len(rows) else []
+    return [part for part in slices if part.ratio > 1][:_WORST]
 
 
 def thirds(cells: pd.Series) -> list[str | None]:
