@@ -41,7 +41,7 @@ MOST_BESIDE = 16
 MOST_OF_SETS = 512
 """Different words of a column of sets, at most: as many as count each."""
 
-SEPARATORS = (";", "|", ",", " / ", " + ", " & ")
+SEPARATORS = ("\n", ";", "|", ",", " / ", " + ", " & ")
 """Marks between the words of a set."""
 
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)

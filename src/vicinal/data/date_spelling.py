@@ -37,10 +37,10 @@ class Day:
 _DURATIONS = tuple(
     re.compile(form)
     for form in (
-        r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
-        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?",
+        r"(?P<minus>[-+])?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
+        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?(?: ?(?:h|hrs?|std)\.?)?",
         r"(?P<hours>[01]?[0-9]|2[0-4])(?:[:.](?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?uhr",
-        r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
+        r"(?P<minus>[-+])?(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
         r"(?P<minutes>[0-9]{1,3})' ?(?P<seconds>[0-5][0-9](?:\.[0-9]{1,3})?)(?:\"|'')",
         r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
         r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?"
@@ -53,7 +53,7 @@ _DURATIONS = tuple(
 """As a clock shows them, with hours or with fractions of a second; times of day; and with words: 1h 30m, PT5M, 7h30."""
 
 
-STOPWATCH = re.compile(r"(?:(?P<minutes>[0-9]{1,3}):(?=[0-5][0-9]))?(?P<seconds>[0-9]{1,2}(?:[.,][0-9]{1,3})?)")
+STOPWATCH = re.compile(r"[-+]?(?:(?P<minutes>[0-9]{1,3}):(?=[0-5][0-9]))?(?P<seconds>[0-9]{1,2}(?:[.,][0-9]{1,3})?)")
 """Minutes and seconds, or seconds, where a column shows that these come last: 3:28.5, 3:28 and 59.32."""
 
 
@@ -70,7 +70,7 @@ def duration_of(text: str) -> datetime.timedelta | None:
     parts = {name: float((part.get(name) or "0").replace(",", ".")) for name in ("days", "hours", "minutes", "seconds")}
     if part.get("half"):
         parts["hours"] = parts["hours"] % 12 + 12 * (part["half"] == "p")
-    return datetime.timedelta(**parts) * (-1 if part.get("minus") else 1)
+    return datetime.timedelta(**parts) * (-1 if part.get("minus") == "-" else 1)
 
 
 _MONTHS = (
@@ -176,15 +176,20 @@ def _full_year(short: str | None) -> str:
 
 
 _SERIAL = re.compile(r"[1-9][0-9]{4}(?:\.[0-9]+)?")
+_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _EPOCH = re.compile(r"([1-9][0-9]{9})([0-9]{3}(?:[0-9]{3}){0,2})?(?:\.[0-9]+)?")
 
 
 def serial_of(text: str) -> datetime.datetime | None:
-    """The date of a number of days as spreadsheets count them, from 1927 to 2173, or of seconds since 1970; or None.
+    """The date of a number among dates: days as spreadsheets count them, seconds since 1970, or a year; or None.
 
     >>> serial_of("45231.75"), serial_of("20231101"), serial_of("1700000000500")
     (datetime.datetime(2023, 11, 1, 18, 0), None, datetime.datetime(2023, 11, 14, 22, 13, 20, 500000))
+    >>> serial_of("2016")
+    datetime.datetime(2016, 1, 1, 0, 0)
     """
+    if _YEAR.fullmatch(text):
+        return datetime.datetime(int(text), 1, 1)
     if _SERIAL.fullmatch(text):
         return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text))
     return None if (day := epoch_of(text)) is None else day.day_first
