@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from vicinal.core import CellWarning, ColumnError, ColumnWarning
 from vicinal.data import TableForm, read_table
+from vicinal.data.date_spelling import span_of
 from vicinal.data.form import ColumnForm
 
 DAY = datetime.datetime(2021, 12, 31)
@@ -94,6 +95,11 @@ NUMBERS = {
     "392 degrees F": 392.0,
     "120 m \u00fc. M.": 120.0,
     "rd. 300": 300.0,
+    "1 250:-": 1250.0,
+    "1,200\u5143": 1200.0,
+    "1598 cm\u00b3": 1598.0,
+    "12 (\u00b1 3)": 12.0,
+    "12 \u00b1 3 %": 12.0,
 }
 DATES = {
     "31/12/2021": DAY,
@@ -695,7 +701,7 @@ def test_days_of_spreadsheets_among_dates_are_dates_and_said(written, cell):
     form = TableForm.of(frame, log=lines.append)
     assert form.read(frame)["x"].tolist() == [pd.Timestamp(day) for day in LATE]
     assert lines == [
-        "x: numbers among dates are years, days of a spreadsheet, 45231 is 2023-11-01, or seconds since 1970 "
+        "x: numbers among dates are years, days of a spreadsheet, 45231 is 2023-11-01, or seconds from 1970 "
         "(--category if that is wrong)"
     ]
 
@@ -1021,13 +1027,25 @@ def test_words_and_letters_that_are_numbers_beside_numbers(cells, values):
     assert [None if np.isnan(cell) else round(cell, 6) for cell in read(cells).astype(float)] == values
 
 
+def test_words_for_numbers_beside_ranges_are_these():
+    cells = [*(f"{n}-{n + 2} days" for n in range(2, 14)), "same day", "overnight"] * 2
+    assert read(cells).tolist()[10:14] == [13, 14, 0, 1]
+
+
+def test_words_that_turn_a_sign_are_not_left_out():
+    cells = [f"-{n} %" if n % 2 else f"{n}% off" for n in range(5, 45)]
+    form = form_of(cells)
+    assert (form.kind, form.beside) == ("worded", ("# %", "# % off"))
+
+
 def test_no_thing_is_a_number_where_no_cell_counts_it():
     assert form_of(["no pets", "cats", "2 dogs"] * 4) is None
 
 
 def test_wind_keeps_its_directions_beside_a_calm():
     cells = [*(f"{way} {n} km/h" for n in range(3, 15) for way in ("NE", "SW")), "calm"]
-    assert form_of([*cells, "lull"]).beside == ("ne #", "sw #")
+    assert form_of([*cells, "lull"]).kind == "worded"
+    assert form_of([*map(str, range(11)), *(f"{n} shared baths" for n in range(12))]).kind == "worded"
     form = form_of(cells)
     assert (form.kind, form.beside) == ("worded", ("ne #", "sw #"))
     assert form_of([f"{n:.2f}" if n % 2 else f"pH {n:.2f}" for n in range(5, 30)]).beside == ("ph #",)
@@ -1037,6 +1055,20 @@ def test_wind_keeps_its_directions_beside_a_calm():
 def test_words_after_times_are_left_out():
     times = [f"1:{n}.5{' PB' if n % 4 == 0 else ' SB' if n % 4 == 1 else ''}" for n in range(10, 40)]
     assert read(times).dt.total_seconds().tolist() == [60.5 + n for n in range(10, 40)]
+
+
+def test_opening_hours_are_the_time_from_and_how_long():
+    ways = ("{0}:00-{1}:30", "0{0}:00 \u2013 {1}:30", "{0} am - {2}:30 pm", "{0}:00am-{2}:30PM")
+    cells = [ways[n % 4].format(n, end, end - 12) for n in range(6, 10) for end in range(17, 21)]
+    form, read_as = form_of(cells), read(cells).tolist()
+    hours = np.array([[n, end - n + 0.5] for n in range(6, 10) for end in range(17, 21)])
+    np.testing.assert_allclose(np.array(read_as) * 24, hours, atol=1e-9)
+    frame = pd.DataFrame({"x": read_as})
+    assert TableForm(columns={"x": form}).written(frame)["x"][0] == "06:00 - 17:30"
+    assert span_of("1:30 - 2:45 pm")[0].day_first.hour == 13
+    assert span_of("22:00-06:00")[1].day_first.day == 2
+    for other in ("{0}:1{1}-{1}", "{0} h - 1{1} h", "{0}:{1} - 2:1"):  # verses, lengths and scores of sets
+        assert span_of(other.format(3, 4)) is None
 
 
 def test_years_among_months_are_their_first_days():

@@ -427,7 +427,7 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
         values, usual = _fields_of(form, text), zip(form.beside, form.typical.values(), strict=True)
         return [values.get(name, known) for name, known in usual] if values or not is_written_gap(cell) else None
     if form.sign == SPAN:
-        what, numbers = "a first and a last day", days_in(text, day_first=form.day_first)
+        what, numbers = "a first and a last day or time", days_in(text, day_first=form.day_first)
     elif form.sign == VERSION:
         what, numbers = "versions", version_of(text)
     else:
@@ -457,7 +457,8 @@ def written(form: ColumnForm, cell: Any) -> str | None:
         number = f"{numbers[0]} {form.sign}".strip()
         return words[0].replace("#", number) if words else number
     if form.sign == SPAN:
-        return " - ".join(f"{date_of(day)}" for day in (cell[0], cell[0] + cell[1]))
+        ends = [_EPOCH + day * _A_DAY for day in (cell[0], cell[0] + cell[1])]
+        return " - ".join(f"{end:%H:%M}" if 0 <= cell[0] < 1 else f"{end.date()}" for end in ends)
     if form.sign == VERSION:
         return ".".join(numbers)
     by_place = dict(zip(form.typical, numbers, strict=True))

@@ -160,7 +160,7 @@ class ColumnForm(Saved):
         if self.kind == "date" and (self.sign or self.day_first is not None):
             return f"written {self.sign}" if self.sign else f"written {'day' if self.day_first else 'month'} first"
         if self.kind == "parts" and self.sign in (SPAN, VERSION):
-            return "a first day, and days until the last" if self.sign == SPAN else "numbers of versions"
+            return "a first day or time, and days until the last" if self.sign == SPAN else "numbers of versions"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         if self.kind == "worded":

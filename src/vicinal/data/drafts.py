@@ -156,8 +156,8 @@ def _draft_of_cells(
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
             named |= {"gaps": words_of_gaps, "beside": (*number.beside, *beside), "steps": free}
             return _with_placeholders(number.model_copy(update=named), column, kind)
-    words_of_gaps = (*words_of_gaps, *free)[:MOST_GAPS]  # no date is one of the words for numbers
-    if (dates := date_draft(column, plain, others, day_first=day_first, gaps=words_of_gaps, beside=beside)) is not None:
+    no_dates = (*words_of_gaps, *free)[:MOST_GAPS]
+    if (dates := date_draft(column, plain, others, day_first=day_first, gaps=no_dates, beside=beside)) is not None:
         return dates
     if not free and (lengths := _duration_form(str(column.name), plain, others)) is not None:
         return lengths.model_copy(update={"gaps": words_of_gaps, "beside": beside})
@@ -170,14 +170,14 @@ def _form_of_texts(
     """Of texts that are months, or that hold several numbers or words."""
     if kind is not None:
         return None
-    if (months := month_form(str(column.name), plain)) is not None:
-        return months.model_copy(update={"gaps": gaps})
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
+    steps = numbers_of_words({text: text.casefold() for text in raw})
+    if (months := month_form(str(column.name), plain)) is not None:
+        return months.model_copy(update={"gaps": (*gaps, *steps)[:MOST_GAPS]})
     numbers = worded_form(column, plain) or span_form(raw) or _numbers_form(column, raw, plain, gaps)
     with contextlib.suppress(ColumnError):  # most texts are of the form, but not most rows
         if numbers is not None:
-            if numbers.kind == "worded" or len(numbers.typical) == 1:
-                steps = numbers_of_words({text: text.casefold() for text in raw})
+            if numbers.kind in ("worded", "number") or len(numbers.typical) == 1:
                 numbers = numbers.model_copy(update={"steps": steps})
             read_column(numbers, column)
             return numbers

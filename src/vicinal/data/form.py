@@ -308,7 +308,6 @@ def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
         yield f"dates with {' and '.join(form.turned)} have the {then} first, all others the {first}"
     wrong = f"({advice('kind', name, ['category'])} if that is wrong)"
     if form.serial:
-        known = "years, days of a spreadsheet, 45231 is 2023-11-01, or seconds since 1970"
-        yield f"numbers among dates are {known} {wrong}"
+        yield f"numbers among dates are years, days of a spreadsheet, 45231 is 2023-11-01, or seconds from 1970 {wrong}"
     if form.sign:
         yield f"read as {PARTIAL_DATES[form.sign][0]} {wrong}"

@@ -12,7 +12,7 @@ import pandas as pd
 from vicinal.data.cell_reading import read_column
 from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, VERSION, ColumnForm, in_unit, rows_of
 from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
-from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
+from vicinal.data.date_spelling import YEAR, day_of, duration_of, month_of, year_day_of
 from vicinal.data.parts_spelling import (
     Listed,
     is_start,
@@ -27,18 +27,7 @@ from vicinal.data.parts_spelling import (
 )
 from vicinal.data.placeholders import AT_ONCE, OFTEN
 from vicinal.data.scales import FEWEST_STEPS, in_one, middle_of
-from vicinal.data.spelling import (
-    MEASURES,
-    MONEY,
-    PAID,
-    UNCERTAIN,
-    Number,
-    common_unit,
-    feet_of,
-    is_money,
-    is_unit,
-    number_of,
-)
+from vicinal.data.spelling import MEASURES, MONEY, PAID, Number, common_unit, feet_of, is_money, is_unit, number_of
 
 MOST_APART = 5
 """How many times the median of one currency may be that of another in a column that is read without converting them."""
@@ -52,26 +41,21 @@ MOST_LISTS = 2000
 MOST_VERSIONS = 1000
 """Different versions of one column, at most: numbers of a long column are not looked at."""
 
-_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 CODED = re.compile(r"[^\W\d_][-_./]?[0-9]")
 _BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
 _ABOVE = re.compile(r"^(?:[>\u2265]|over\b)|\+$", re.IGNORECASE)
 _HAS_DIGIT = re.compile(r"[0-9]")
 _WORDS = (
-    "free gratis kostenlos gratuit zero never nie jamais nunca keine kein aucun ninguno today heute aujourd'hui "
+    "free gratis kostenlos gratuit zero never nie jamais nunca keine kein keiner aucun ninguno today heute aujourd'hui "
     "hoy oggi just_now ground ground_floor erdgeschoss eg parterre rdc same_day sold_out out_of_stock ausverkauft calm "
-    "trace tr. neg negative not_detected new neu",
-    "once einmal yesterday gestern hier ayer ieri next_day tomorrow morgen overnight one eins uno",
-    "twice zweimal two zwei deux dos",
-    *(
-        "three drei trois tres tre",
-        "four vier quatre cuatro quattro",
-        "five f\u00fcnf cinq cinco cinque",
-        "six sechs seis sei",
-    ),
-    *("seven sieben siete sette", "eight acht huit ocho otto", "nine neun neuf nueve nove", "ten zehn dix diez dieci"),
+    "trace tr. neg negative not_detected new neu; once einmal yesterday gestern hier ayer ieri next_day tomorrow "
+    "morgen overnight one eins uno; twice zweimal two zwei deux dos; three drei trois tres tre; four vier quatre; "
+    "five f\u00fcnf cinq cinco cinque; six sechs seis sei; seven sieben siete sette; eight acht huit ocho otto; "
+    "nine neun neuf nueve nove; ten zehn dix diez dieci"
 )
-NUMBER_WORDS = {word.replace("_", " "): float(number) for number, words in enumerate(_WORDS) for word in words.split()}
+NUMBER_WORDS = {
+    word.replace("_", " "): float(number) for number, words in enumerate(_WORDS.split("; ")) for word in words.split()
+}
 """Words for 0 to 10 among numbers."""
 _NO = re.compile(r"(?:no|not any|kein\w*|sem|sin|sans|geen|ingen|nessun\w*) ([^\W\d_]{3,})")
 
@@ -123,11 +107,15 @@ def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str]
     whole = len(others) == len(plain) and len(parts) >= (1 - MOST_ODD) * len(plain)
     if len(rows) > 1 and whole and any(day_of(some) is None for _, some in parts.values()):
         return plain, ()  # each has one of several words, which counts
-    some = rows.total()
     texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
     if not rows or max(rows.values()) < OFTEN or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
         return plain, notes
-    return (texts, (*notes, *sorted(rows))) if days or 2 * some <= cells.total() else (plain, notes)
+    sides = {*plain} - {*parts}, {some for _, some in parts.values()}
+    signs = [{np.sign(number.largest) for number in map(number_of, side) if number} for side in sides]
+    often = 2 * rows.total() > cells.total() and not days
+    if often or signs == [{-1.0}, {1.0}]:  # 20% off beside -20 %
+        return plain, notes
+    return texts, (*notes, *sorted(rows))
 
 
 def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | None:
@@ -246,7 +234,7 @@ def _alike_decimals(texts: Iterable[str]) -> bool:
 
 def _is_unmistakable(text: str) -> bool:
     """Whether a text is a date, a year or a measure, which are no part of a name."""
-    if _YEAR.fullmatch(text) or day_of(text) is not None or (":" in text and duration_of(text) is not None):
+    if YEAR.fullmatch(text) or day_of(text) is not None or (":" in text and duration_of(text) is not None):
         return True
     number = number_of(text)
     return number is not None and number.sign.partition("/")[0] in (*MEASURES, "%")
@@ -410,7 +398,7 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
     sign = "dr" if sign == "crore" and all(map(_CENTS.search, plain)) else sign
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": bool(commas or points)}
     known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each), "doubt": _doubt(read, sign)}
-    known |= {"doubt": "what stands after \u00b1 is left out"} if UNCERTAIN.search(joined) else {}
+    known |= {"doubt": "what stands after \u00b1 is left out"} if "\u00b1" in joined or "+/-" in joined else {}
     if sign == "%" and _are_shares(read):
         known |= {"shares": True, "doubt": "numbers without a % among those with one are shares of 1: 0.5 is 50 %"}
     if commas and points:

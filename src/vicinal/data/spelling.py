@@ -47,7 +47,7 @@ _SIGNS = {
     **dict.fromkeys(("kč", "czk"), "CZK"),
     **{name: name.upper() for name in ("cny", "krw", "rub", "try", "sek", "nok", "dkk", "huf", "mxn", "zar", "sgd")},
     **{name: name.upper() for name in ("aud", "cad", "nzd", "hkd", "ils", "thb", "a$", "c$", "nz$", "hk$", "s$")},
-    **{"kr": "KR", "kr.": "KR", "nt$": "NT$", "rp": "IDR", "rp.": "IDR", "idr": "IDR"},
+    **{"kr": "KR", "kr.": "KR", "nt$": "NT$", "rp": "IDR", "rp.": "IDR", "idr": "IDR", "\u5143": "CNY", "rmb": "CNY"},
     **{sign: sign for sign in "₩₺₫₴₪฿₦₱₲%"},
 }
 """One sign for each way to write a currency or a share of 100."""
@@ -102,7 +102,7 @@ _NAMES = (
     "semaine semana vecka veckor; month mo mos mth mths monat monate monaten mois mes mese mesi m\u00e5n "
     "m\u00e5nad m\u00e5nader; year y yr yrs y/o yo jahr jahre jahren an ans ann\u00e9e a\u00f1o anno anni "
     "\u00e5r annum; \u03bcg mcg ug; g gram; kbit/s kbps; mbit/s mbps; gbit/s gbps; "
-    "l liter litre; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
+    "l liter litre; ml cc ccm cm3; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
     "kph kmh; % percent pct prozent; hp bhp; hpa mbar; kcal cal; piece pc pcs pce stk st\u00fcck; dozen doz dz;"
     " lakh lac; crore cr; th st nd rd er \u00e8re \u00e8me eme; k thousand tsd tausend mille tys tis \u0442\u044b\u0441"
     "; mn million mio mln milh\u00e3o milh\u00f5e milhao milhoe mill\u00f3n millone milione milioni miljoen "
@@ -131,14 +131,13 @@ _NUMBER = re.compile(
     r"[+*?\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
 )
 _MONEY_OUTSIDE = re.compile(r"^([^\w\s(]{1,2}|[a-z]{3}) ?\(")  # $(5.00)
-_PARTS = re.compile(
-    rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?:(?:and|et|und|y|e|og|och|&) )?(?P<more>[0-9]+(?:\.[0-9]+)?)\s*"
-    rf"(?P<smaller>{_WORD})?"
-)
+_AND = r",?\s*(?:(?:and|et|und|y|e|og|och|&) )?"
+_PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}){_AND}(?P<more>[0-9]+(?:\.[0-9]+)?)\s*(?P<smaller>{_WORD})?")
 _FRACTION = re.compile(
     r"(?<![\w/.,])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|3|4|8|16|32|64)(?![\w/.,])"
 )
 _WORDED = (
+    (re.compile(r"(?<=[0-9%]) ?\(?(?:\u00b1|\+ ?/ ?-|\+-) ?[0-9.,]+%?\)?(?=$| ?[^\W\d_]| ?%)"), ""),  # 12.3 +/- 0.4
     (re.compile(r"\bsq(?:uare|\.)? ?(?=f(?:ee|oo)?t|m)"), "sq"),  # sq. ft.
     (re.compile(r"(?<=\w) old$"), ""),
     (re.compile(r"\bper cent$"), "percent"),
@@ -148,9 +147,7 @@ _WORDED = (
     (re.compile(r"\bt(?=\u20ac|eur\b|chf\b)"), "k "),
     (re.compile(r"^k ?(\u20ac|eur|chf) ?([0-9.,']+)$"), r"\2 k \1"),
 )
-"""Units of two words, as one."""
-UNCERTAIN = re.compile(r"(?<=[0-9%]) ?(?:\u00b1|\+ ?/ ?-|\+-) ?[0-9.,]+%?(?=$| ?[^\W\d_])")
-"""How far a number may be off: 12.3 \u00b1 0.4."""
+"""Units of two words, as one, and numbers without how far they may be off."""
 _MILLIONS = re.compile("[0-9] ?M")
 _POWER = re.compile(r" ?[x\u00d7*\u00b7\u22c5] ?10\^([-+]?[0-9]{1,2})$")
 _ON_ACCOUNT = re.compile(r"(?<=,[0-9]{2}) ([sh])$")  # as German banks write debit and credit
@@ -168,7 +165,7 @@ _DEGREES = re.compile(
 _POINT = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([,' ])[0-9]{3})(?:\1[0-9]{3})*|[1-9][0-9]?(?:,[0-9]{2})*,[0-9]{3})?"
                     r"(?:\.[0-9]*)?")  # fmt: skip
 _COMMA = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([.' ])[0-9]{3})(?:\1[0-9]{3})*)?(?:,[0-9]*)?")
-_NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}(?=$| ?[^\W\d_]| ?\u20ac)")  # CHF 1'200.-, 12,- \u20ac and Rs. 1,200/-
+_NO_CENTS = re.compile(r"(?<=[0-9])[.,/:]-{1,2}(?=$| ?[^\W\d_]| ?\u20ac)")  # CHF 1'200.-, 12,- \u20ac and Rs. 1,200/-
 _SPACES = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u2009\u202f\t", " ")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")  # dashes and minus signs
@@ -203,8 +200,9 @@ def plain_text(cell: str) -> str:
         cell = html.unescape(cell)
     if not cell.isascii():
         cell = _unbroken(cell) if _BROKEN.search(cell) else cell
-        cell = _VULGAR.sub("", _RAISED.sub("^", cell)).translate(_SPACES)
-        cell = unicodedata.normalize("NFKC", cell).translate(_SPACES)
+        cell = unicodedata.normalize("NFKC", _VULGAR.sub("", _RAISED.sub("^", cell)).translate(_SPACES)).translate(
+            _SPACES
+        )
         cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
         cell = _TREND.sub(lambda part: part[2] or "-+"[part[1] in _UP], _AFTER.sub(r"\2\1", cell.strip()))
     return " ".join(cell.split())
@@ -291,9 +289,7 @@ def _rewritten(plain: str) -> str:
         plain = _POWER.sub(r"e\1", plain)
     elif "," in plain:
         plain = _ON_ACCOUNT.sub(lambda part: {"s": " soll", "h": " haben"}[part[1]], plain)
-    if "\u00b1" in plain or "+" in plain:
-        plain = UNCERTAIN.sub("", plain)
-    for words, unit in _WORDED if " " in plain else ():
+    for words, unit in _WORDED if " " in plain or "\u00b1" in plain else ():
         plain = words.sub(unit, plain)
     return _MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", plain))
 
