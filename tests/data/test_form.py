@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from vicinal.core import CellWarning, ColumnError, ColumnWarning
 from vicinal.data import TableForm, read_table
+from vicinal.data.date_spelling import span_of
 from vicinal.data.form import ColumnForm
 
 DAY = datetime.datetime(2021, 12, 31)
@@ -76,6 +77,29 @@ NUMBERS = {
     "1,2 \u043c\u043b\u043d \u0440\u0443\u0431.": 1.2e6,
     "$24.279m": 24.279e6,
     "37,- \u20ac": 37.0,
+    "R$ 690 mil": 690_000.0,
+    "R$ 2,1 milh\u00f5es": 2.1e6,
+    "$2.5 mil": 2.5e6,
+    "1,2 mln z\u0142": 1.2e6,
+    "50 mil km": 50_000.0,
+    "TEUR 150": 150_000.0,
+    "12,5 T\u20ac": 12_500.0,
+    "kr. 1.234,50": 1234.5,
+    "1 \u00bd cups": 1.5,
+    "2\u2154": 2.666667,
+    "12.3 \u00b1 0.4": 12.3,
+    "12.3 +/- 0.4 ppb": 12.3,
+    "2 ans et 3 mois": 2.25,
+    "1 hr 6": 1.1,
+    "2\u00e8me": 2.0,
+    "392 degrees F": 392.0,
+    "120 m \u00fc. M.": 120.0,
+    "rd. 300": 300.0,
+    "1 250:-": 1250.0,
+    "1,200\u5143": 1200.0,
+    "1598 cm\u00b3": 1598.0,
+    "12 (\u00b1 3)": 12.0,
+    "12 \u00b1 3 %": 12.0,
 }
 DATES = {
     "31/12/2021": DAY,
@@ -350,6 +374,8 @@ LENGTHS = {
     "a run": {"45:07": 2707, "1:02:03": 3723},
     "minutes and seconds": {"9'58\"": 598, "10'05\"": 605},
     "hours and minutes": {"7:30": 27000, "12:45": 45900, "1:02:03": 3723},
+    "gaps to the first": {"+12.3": 12.3, "+1:23.7": 83.7, "-0.5": -0.5},
+    "hours of three kinds": {"4h10": 15000, "4:05 h": 14700, "1 h 6 min": 3960},
     "German": {"2 Std. 5 Min.": 7500, "07:30 Uhr": 27000, "13.15 Uhr": 47700, "7 Uhr": 25200},
 }
 
@@ -376,6 +402,11 @@ PARTS = {
         lambda n: f"{n}x{n + 1} cm" if n % 2 else f"{n} x {n + 1} mm",
         lambda n: [10 * n, 10 * n + 10] if n % 2 else [n, n + 1],
     ),
+    "three sides": (
+        lambda n: f"{n} x {n + 1} x 5{n} cm" if n % 2 else f"{n}x{n + 1}x5{n}cm",
+        lambda n: [n, n + 1, 500 + n],
+    ),
+    "a note": (lambda n: f"{n},5 l/100 km (komb.)" if n % 2 else f"ca. {n},5 l/100km", lambda n: n + 0.5),
     "a bonus": (lambda n: f"{n}+{n % 4}" if n % 4 else f"{n}", lambda n: [n, n % 4]),
 }
 
@@ -670,7 +701,7 @@ def test_days_of_spreadsheets_among_dates_are_dates_and_said(written, cell):
     form = TableForm.of(frame, log=lines.append)
     assert form.read(frame)["x"].tolist() == [pd.Timestamp(day) for day in LATE]
     assert lines == [
-        "x: numbers among dates are days of a spreadsheet, 45231 is 2023-11-01, or seconds since 1970 "
+        "x: numbers among dates are years, days of a spreadsheet, 45231 is 2023-11-01, or seconds from 1970 "
         "(--category if that is wrong)"
     ]
 
@@ -969,6 +1000,7 @@ def test_words_beside_some_numbers_are_left_out_and_named():
     lines = []
     form = TableForm.of(pd.DataFrame({"x": prices}), log=lines.append)
     assert form.columns["x"].beside == ("# +vat", "# ono")
+    assert read([*prices, *["\u00a3950 monthly"] * 3]).tolist()[-1] == 950, "no millions"
     shown = "x: read without the words beside numbers or dates: '+vat', 'ono' (--category or --text if that is wrong)"
     assert lines == [shown]
     assert form.read(pd.DataFrame({"x": prices}))["x"].tolist()[11:] == [1077.0, 5500.0, 6500.0, 7500.0, 9100.0]
@@ -977,6 +1009,90 @@ def test_words_beside_some_numbers_are_left_out_and_named():
     assert new["x"].tolist()[:2] == [6500.0, 7500.0]
     assert np.isnan(new["x"][2])
     assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["one", "Two", "ten", "12", "none"], [1, 2, 10, 12, None]),
+        (["same day", "next day", "3 days"], [0, 1, 3]),
+        (["no eggs", "1 egg", "3 eggs"], [0, 1, 3]),
+        (["1.5G", "512M", "4K"], [1.5, 0.512, 4e-6]),
+        (["500g", "1.2k"], [500, 1200]),
+        (["142 tkm", "88.000 km", "1.500,5 km"], [142_000, 88_000, 1500.5]),
+        (["1,020.0 hPa", "30.00 inHg"], [1020, 1015.917]),
+    ],
+)
+def test_words_and_letters_that_are_numbers_beside_numbers(cells, values):
+    assert [None if np.isnan(cell) else round(cell, 6) for cell in read(cells).astype(float)] == values
+
+
+def test_words_for_numbers_beside_ranges_are_these():
+    cells = [*(f"{n}-{n + 2} days" for n in range(2, 14)), "same day", "overnight"] * 2
+    assert read(cells).tolist()[10:14] == [13, 14, 0, 1]
+
+
+def test_words_that_turn_a_sign_are_not_left_out():
+    cells = [f"-{n} %" if n % 2 else f"{n}% off" for n in range(5, 45)]
+    form = form_of(cells)
+    assert (form.kind, form.beside) == ("worded", ("# %", "# % off"))
+
+
+def test_no_thing_is_a_number_where_no_cell_counts_it():
+    assert form_of(["no pets", "cats", "2 dogs"] * 4) is None
+
+
+def test_wind_keeps_its_directions_beside_a_calm():
+    cells = [*(f"{way} {n} km/h" for n in range(3, 15) for way in ("NE", "SW")), "calm"]
+    assert form_of([*cells, "lull"]).kind == "worded"
+    assert form_of([*map(str, range(11)), *(f"{n} shared baths" for n in range(12))]).kind == "worded"
+    form = form_of(cells)
+    assert (form.kind, form.beside) == ("worded", ("ne #", "sw #"))
+    assert form_of([f"{n:.2f}" if n % 2 else f"pH {n:.2f}" for n in range(5, 30)]).beside == ("ph #",)
+    assert read(cells).tolist()[::24] == [[3.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_words_after_times_are_left_out():
+    times = [f"1:{n}.5{' PB' if n % 4 == 0 else ' SB' if n % 4 == 1 else ''}" for n in range(10, 40)]
+    assert read(times).dt.total_seconds().tolist() == [60.5 + n for n in range(10, 40)]
+
+
+def test_opening_hours_are_the_time_from_and_how_long():
+    ways = ("{0}:00-{1}:30", "0{0}:00 \u2013 {1}:30", "{0} am - {2}:30 pm", "{0}:00am-{2}:30PM")
+    cells = [ways[n % 4].format(n, end, end - 12) for n in range(6, 10) for end in range(17, 21)]
+    form, read_as = form_of(cells), read(cells).tolist()
+    hours = np.array([[n, end - n + 0.5] for n in range(6, 10) for end in range(17, 21)])
+    np.testing.assert_allclose(np.array(read_as) * 24, hours, atol=1e-9)
+    frame = pd.DataFrame({"x": read_as})
+    assert TableForm(columns={"x": form}).written(frame)["x"][0] == "06:00 - 17:30"
+    assert span_of("1:30 - 2:45 pm")[0].day_first.hour == 13
+    assert span_of("22:00-06:00")[1].day_first.day == 2
+    for other in ("{0}:1{1}-{1}", "{0} h - 1{1} h", "{0}:{1} - 2:1"):  # verses, lengths and scores of sets
+        assert span_of(other.format(3, 4)) is None
+
+
+def test_years_among_months_are_their_first_days():
+    cells = [f"{month:02d}/201{month % 4}" for month in range(1, 13)]
+    assert read([*cells, "2012", "2010"]).tolist()[-2:] == [pd.Timestamp("2012-01-01"), pd.Timestamp("2010-01-01")]
+    assert form_of([*cells, "1512", "1515"]) is None, "far from all others"
+    months = [f"{month:02d}/{year}" for month in range(1, 13) for year in (21, 22, 23)]
+    form = form_of([*months, *["neu"] * 5])
+    assert (form.sign, form.gaps) == ("mm/yy", ("neu",))
+
+
+def test_items_on_lines_are_sets():
+    cells = ["- Salt\r\n- Red wine, dry", "- Red wine, dry", "* Salt", "1. Salt\n2. Figs", "n/a"] * 5
+    form, dry = form_of(cells), "Red wine, dry"
+    assert (form.kind, form.around) == ("list", "\n")
+    assert read(cells).tolist()[:5] == [["Salt", dry], [dry], ["Salt"], ["Salt", "Figs"], None]
+    assert form_of([f"{n} Oak St\nBerlin {n % 3}" for n in range(40)]).kind != "list"
+
+
+def test_numbers_with_and_without_their_words_are_one_scale():
+    steps = form_of(["1 - disagree", "1", "2 - neutral", "3 - agree", "3"]).steps
+    assert steps == {"1 - disagree": 1, "1": 1, "2 - neutral": 2, "3 - agree": 3, "3": 3}
+    assert form_of(["1 - disagree", "1 - strongly disagree", "2 - neutral", "3 - agree"]) is None
+    assert read(["S", "Medium", "x-large", "XXL", "small"]).tolist() == [0, 1, 2, 3, 0]
 
 
 def test_decimals_after_one_word_are_numbers():
@@ -991,10 +1107,9 @@ def test_decimals_after_one_word_are_numbers():
         [f"Store {n}" for n in range(20)],
         [f"Python 3.{n}" for n in range(20)],
         [f"B{n / 100:.2f}" for n in range(101, 130)],
-        [*map(str, range(11)), *(f"{n} shared baths" for n in range(12))],
         [*map(str, range(12)), "3 red", "4 blue"],
     ],
-    ids=["addresses", "names", "versions", "rooms", "words beside most", "words in single rows"],
+    ids=["addresses", "names", "versions", "rooms", "words in single rows"],
 )
 def test_words_that_tell_rows_apart_stay(cells):
     form = form_of(cells)

@@ -49,6 +49,7 @@ from vicinal.encoders.numeric import as_float
 Dates = NDArray[np.datetime64]
 T = TypeVar("T")
 _NOTE = re.compile(r"(.*[0-9]) ?([^\W\d_]{1,4})")
+_ITEM = re.compile(r"^(?:[-*\u2022\u00b7\u25aa]|[0-9]{1,2}[.)])(?: |$)")
 _EPOCH, _A_DAY = datetime.datetime(1970, 1, 1), datetime.timedelta(days=1)
 _ISO = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 
@@ -303,16 +304,17 @@ def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[An
 def _one_duration(form: ColumnForm, cell: Any) -> Any:
     if is_gap(form, cell):
         return None
-    if form.sign == "s" and isinstance(cell, str) and (clock := STOPWATCH.fullmatch(plain_text(cell))):
+    cell = _without_words(form, plain_text(cell)) if isinstance(cell, str) else cell
+    if form.sign == "s" and isinstance(cell, str) and (clock := STOPWATCH.fullmatch(cell)):
         minutes, seconds = clock["minutes"] or 0, clock["seconds"].replace(",", ".")
-        return datetime.timedelta(minutes=int(minutes), seconds=float(seconds))
+        return datetime.timedelta(minutes=int(minutes), seconds=float(seconds)) * (-1 if cell[0] == "-" else 1)
     if isinstance(cell, datetime.time):
         day = {"hours": cell.hour, "minutes": cell.minute, "seconds": cell.second, "microseconds": cell.microsecond}
         return datetime.timedelta(**day)
     if form.sign == CLOCK and (isinstance(cell, str) or is_number(cell)):
-        text = plain_text(cell) if isinstance(cell, str) else f"{cell:04.0f}"
+        text = cell if isinstance(cell, str) else f"{cell:04.0f}"
         cell = re.sub(r"^([0-9]{2})([0-9]{2})(?: ?[a-z]+)?$", r"\1:\2", text.casefold())
-    length = duration_of(plain_text(cell)) if isinstance(cell, str) else cell
+    length = duration_of(cell) if isinstance(cell, str) else cell
     other = "numbers" if is_number(length) else "something else"
     return length if isinstance(length, datetime.timedelta | np.timedelta64) else _Refused("lengths of time", other)
 
@@ -363,12 +365,15 @@ def _read_levels(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]"
 
 
 def split(cell: str, mark: str) -> list[str]:
-    """The words between marks in a text of :func:`plain_text`, each once.
+    r"""The words between marks in a text, each once; in lines without what itemizes them.
 
-    >>> split("Price; Quality;", ";")
-    ['Price', 'Quality']
+    >>> split("Price; Quality;", ";"), split("- Price\n- Quality\r\n", "\n")
+    (['Price', 'Quality'], ['Price', 'Quality'])
     """
-    return list(dict.fromkeys(word for part in cell.split(mark) if (word := part.strip())))
+    lines = mark == "\n"
+    parts = map(plain_text, cell.splitlines()) if lines else plain_text(cell).split(mark)
+    words = (_ITEM.sub("", part) if lines else part.strip() for part in parts)
+    return [word for word in dict.fromkeys(words) if word]
 
 
 def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -377,7 +382,7 @@ def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
             return cell
         elements = read_list(cell)
         if elements is None and form.around:
-            return None if is_written_gap(cell) else split(plain_text(cell), form.around)
+            return None if is_written_gap(cell) else split(cell, form.around)
         return (cell if cell.strip() else None) if elements is None else elements
 
     if not any(isinstance(cell, str) for cell in column.tolist()):
@@ -422,7 +427,7 @@ def _numbers_in(form: ColumnForm, cell: Any) -> Any:
         values, usual = _fields_of(form, text), zip(form.beside, form.typical.values(), strict=True)
         return [values.get(name, known) for name, known in usual] if values or not is_written_gap(cell) else None
     if form.sign == SPAN:
-        what, numbers = "a first and a last day", days_in(text, day_first=form.day_first)
+        what, numbers = "a first and a last day or time", days_in(text, day_first=form.day_first)
     elif form.sign == VERSION:
         what, numbers = "versions", version_of(text)
     else:
@@ -452,7 +457,8 @@ def written(form: ColumnForm, cell: Any) -> str | None:
         number = f"{numbers[0]} {form.sign}".strip()
         return words[0].replace("#", number) if words else number
     if form.sign == SPAN:
-        return " - ".join(f"{date_of(day)}" for day in (cell[0], cell[0] + cell[1]))
+        ends = [_EPOCH + day * _A_DAY for day in (cell[0], cell[0] + cell[1])]
+        return " - ".join(f"{end:%H:%M}" if 0 <= cell[0] < 1 else f"{end.date()}" for end in ends)
     if form.sign == VERSION:
         return ".".join(numbers)
     by_place = dict(zip(form.typical, numbers, strict=True))

@@ -41,7 +41,7 @@ MOST_BESIDE = 16
 MOST_OF_SETS = 512
 """Different words of a column of sets, at most: as many as count each."""
 
-SEPARATORS = (";", "|", ",", " / ", " + ", " & ")
+SEPARATORS = ("\n", ";", "|", ",", " / ", " + ", " & ")
 """Marks between the words of a set."""
 
 CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
@@ -160,7 +160,7 @@ class ColumnForm(Saved):
         if self.kind == "date" and (self.sign or self.day_first is not None):
             return f"written {self.sign}" if self.sign else f"written {'day' if self.day_first else 'month'} first"
         if self.kind == "parts" and self.sign in (SPAN, VERSION):
-            return "a first day, and days until the last" if self.sign == SPAN else "numbers of versions"
+            return "a first day or time, and days until the last" if self.sign == SPAN else "numbers of versions"
         if self.kind == "parts":
             return f"as in {short(self.around)}{', the middle of each range' * self.middle}"
         if self.kind == "worded":

@@ -37,10 +37,10 @@ class Day:
 _DURATIONS = tuple(
     re.compile(form)
     for form in (
-        r"(?P<minus>-)?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
-        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?",
+        r"(?P<minus>[-+])?(?:(?P<days>[0-9]+) days?,? ?)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
+        r"(?::(?P<seconds>[0-5][0-9](?:[.,][0-9]{1,9})?))?(?: ?(?:h|hrs?|std)\.?)?",
         r"(?P<hours>[01]?[0-9]|2[0-4])(?:[:.](?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?uhr",
-        r"(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
+        r"(?P<minus>[-+])?(?P<minutes>[0-9]{1,3}):(?P<seconds>[0-5][0-9][.,][0-9]{1,9})",
         r"(?P<minutes>[0-9]{1,3})' ?(?P<seconds>[0-5][0-9](?:\.[0-9]{1,3})?)(?:\"|'')",
         r"(?P<hours>0?[1-9]|1[0-2])(?::(?P<minutes>[0-5][0-9])(?::(?P<seconds>[0-5][0-9]))?)? ?(?P<half>[ap])\.?m\.?",
         r"(?P<minus>-)?p?(?=.*[0-9])(?:(?P<days>[0-9]+) ?d(?:ays?)?,? ?)?t?"
@@ -53,7 +53,7 @@ _DURATIONS = tuple(
 """As a clock shows them, with hours or with fractions of a second; times of day; and with words: 1h 30m, PT5M, 7h30."""
 
 
-STOPWATCH = re.compile(r"(?:(?P<minutes>[0-9]{1,3}):(?=[0-5][0-9]))?(?P<seconds>[0-9]{1,2}(?:[.,][0-9]{1,3})?)")
+STOPWATCH = re.compile(r"[-+]?(?:(?P<minutes>[0-9]{1,3}):(?=[0-5][0-9]))?(?P<seconds>[0-9]{1,2}(?:[.,][0-9]{1,3})?)")
 """Minutes and seconds, or seconds, where a column shows that these come last: 3:28.5, 3:28 and 59.32."""
 
 
@@ -70,7 +70,7 @@ def duration_of(text: str) -> datetime.timedelta | None:
     parts = {name: float((part.get(name) or "0").replace(",", ".")) for name in ("days", "hours", "minutes", "seconds")}
     if part.get("half"):
         parts["hours"] = parts["hours"] % 12 + 12 * (part["half"] == "p")
-    return datetime.timedelta(**parts) * (-1 if part.get("minus") else 1)
+    return datetime.timedelta(**parts) * (-1 if part.get("minus") == "-" else 1)
 
 
 _MONTHS = (
@@ -176,15 +176,18 @@ def _full_year(short: str | None) -> str:
 
 
 _SERIAL = re.compile(r"[1-9][0-9]{4}(?:\.[0-9]+)?")
+YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _EPOCH = re.compile(r"([1-9][0-9]{9})([0-9]{3}(?:[0-9]{3}){0,2})?(?:\.[0-9]+)?")
 
 
 def serial_of(text: str) -> datetime.datetime | None:
-    """The date of a number of days as spreadsheets count them, from 1927 to 2173, or of seconds since 1970; or None.
+    """The date of a number among dates: days as spreadsheets count them, seconds since 1970, or a year; or None.
 
-    >>> serial_of("45231.75"), serial_of("20231101"), serial_of("1700000000500")
-    (datetime.datetime(2023, 11, 1, 18, 0), None, datetime.datetime(2023, 11, 14, 22, 13, 20, 500000))
+    >>> serial_of("45231.75"), serial_of("20231101"), serial_of("2016")
+    (datetime.datetime(2023, 11, 1, 18, 0), None, datetime.datetime(2016, 1, 1, 0, 0))
     """
+    if YEAR.fullmatch(text):
+        return datetime.datetime(int(text), 1, 1)
     if _SERIAL.fullmatch(text):
         return datetime.datetime(1899, 12, 30) + datetime.timedelta(float(text))
     return None if (day := epoch_of(text)) is None else day.day_first
@@ -259,14 +262,19 @@ def ordinal_of(text: str) -> Day | None:
 
 _FROM = re.compile(r"^(?:from|vom|von|du|del|dal) ", re.IGNORECASE)
 _UNTIL = re.compile(r" ?(?:[-/~\u301c]|\b(?:to|until|till|bis|au|al|tot)\b) ?")
+_TIME_OF_DAY = re.compile(r"^[0-9]{1,2}:[0-9]{2}(?!.*[:h])|[0-9] ?[ap]\.?m\b|uhr$", re.IGNORECASE)
 _HEAD, _DAY = re.compile(r"[^\W\d_]+\.? "), re.compile(r"(?:[0-9]{1,2}(?=\D)(?:st|nd|rd|th)?)?")
 
 
 def span_of(text: str) -> tuple[Day, Day] | None:
     """The first and the last day in a text, the first also without its month or year, or its only one twice; or None.
 
+    Of times of day, as opening hours are, both are those of the first of January 1970, or the last of the second.
+
     >>> [day.day_first.day for day in span_of("3-5 May 2024")], [day.day_first.month for day in span_of("Jan-Mar 2024")]
     ([3, 5], [1, 3])
+    >>> [day.day_first.hour for day in span_of("9am - 5:30 pm")], span_of("22:00-06:00")[1].day_first.day
+    ([9, 17], 2)
     >>> span_of("28. Februar - 2. M\u00e4rz 2023")[0].day_first, span_of("12.03.-15.03.2024")[0].day_first
     (datetime.datetime(2023, 2, 28, 0, 0), datetime.datetime(2024, 3, 12, 0, 0))
     """
@@ -281,7 +289,22 @@ def span_of(text: str) -> tuple[Day, Day] | None:
             days = day_of(first), day_of(last)
             if days[0] is not None and days[1] is not None and "" not in (one, other):
                 return days[0], days[1]
+        if (times := _times_of(one, other)) is not None:
+            return times
     return None if (day := day_of(text)) is None else (day, day)
+
+
+def _times_of(one: str, other: str) -> tuple[Day, Day] | None:
+    """Two times of day, the other after the first, which may lack its half of the day: 1:30 - 2:45 pm; or None."""
+    half = re.search(r" ?[ap]\.?m\.?$", other, re.IGNORECASE)
+    ways = (one, other, one + (half[0] if half else ""))
+    first, last, late = (duration_of(text) if _TIME_OF_DAY.search(text) else None for text in ways)
+    first = late if last and late and late < last else first
+    if first is None or last is None:
+        return None
+    start, end = (datetime.datetime(1970, 1, 1) + time for time in (first, last))
+    end += datetime.timedelta(days=end < start)
+    return Day(start, start), Day(end, end)
 
 
 @functools.lru_cache(REMEMBERED)

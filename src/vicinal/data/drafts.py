@@ -40,10 +40,10 @@ from vicinal.data.date_spelling import STOPWATCH, day_of, duration_of, month_of,
 from vicinal.data.number_drafts import (
     CODED,
     MOST_LISTS,
-    NUMBER_WORDS,
     fields_form,
     mostly_read,
     number_form,
+    numbers_of_words,
     parts_form,
     version_form,
     without_odd,
@@ -141,7 +141,7 @@ def _draft_of_cells(
         return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
     if not plain and not others:
         return ColumnForm(kind="number") if texts else None
-    free = {folded[text]: NUMBER_WORDS[folded[text]] for text in plain if folded[text] in NUMBER_WORDS}
+    free = numbers_of_words({text: folded[text] for text in plain})
     plain = [text for text in plain if folded[text] not in free] if len(free) < len(plain) else plain
     plain, beside = without_words(column, plain)
     plain, words_of_gaps = without_odd(column, folded, plain)
@@ -156,10 +156,11 @@ def _draft_of_cells(
             named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
             named |= {"gaps": words_of_gaps, "beside": (*number.beside, *beside), "steps": free}
             return _with_placeholders(number.model_copy(update=named), column, kind)
-    if (dates := date_draft(column, plain, others, day_first=day_first, gaps=words_of_gaps, beside=beside)) is not None:
+    no_dates = (*words_of_gaps, *free)[:MOST_GAPS]
+    if (dates := date_draft(column, plain, others, day_first=day_first, gaps=no_dates, beside=beside)) is not None:
         return dates
     if not free and (lengths := _duration_form(str(column.name), plain, others)) is not None:
-        return lengths.model_copy(update={"gaps": words_of_gaps})
+        return lengths.model_copy(update={"gaps": words_of_gaps, "beside": beside})
     return words if others else _form_of_texts(column, texts, plain, words_of_gaps, kind) or words
 
 
@@ -169,15 +170,15 @@ def _form_of_texts(
     """Of texts that are months, or that hold several numbers or words."""
     if kind is not None:
         return None
-    if (months := month_form(str(column.name), plain)) is not None:
-        return months.model_copy(update={"gaps": gaps})
     raw = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
+    steps = numbers_of_words({text: text.casefold() for text in raw})
+    if (months := month_form(str(column.name), plain)) is not None:
+        return months.model_copy(update={"gaps": (*gaps, *steps)[:MOST_GAPS]})
     numbers = worded_form(column, plain) or span_form(raw) or _numbers_form(column, raw, plain, gaps)
     with contextlib.suppress(ColumnError):  # most texts are of the form, but not most rows
         if numbers is not None:
-            if numbers.kind == "parts" and len(numbers.typical) == 1:
-                free = {word: NUMBER_WORDS[word] for text in raw if (word := text.casefold()) in NUMBER_WORDS}
-                numbers = numbers.model_copy(update={"steps": free})
+            if numbers.kind in ("worded", "number") or len(numbers.typical) == 1:
+                numbers = numbers.model_copy(update={"steps": steps})
             read_column(numbers, column)
             return numbers
     return _separated(column, texts, None)
@@ -243,16 +244,16 @@ def _separated(column: "pd.Series[Any]", texts: Sequence[str], kind: Kind | None
     in sentences and addresses, whose parts keep their places: of words in several of these cells, most stand first here
     and later there.
     """
-    first = {plain_text(text) for text in texts[: 20 * MOST_WORDS]} - GAPS
+    first = {text.strip() for text in texts[: 20 * MOST_WORDS]} - GAPS
+    often = Counter(cell.strip() for cell in column.tolist() if isinstance(cell, str))
+    for gap in GAPS & often.keys():
+        del often[gap]
     for mark in SEPARATORS:
         if FEWEST_READ * sum(mark in cell for cell in first) < max(1, len(first)):
             continue
         if len({part for cell in first for part in split(cell, mark)}) > MOST_OF_SETS:
             continue
         words: Counter[str] = Counter()
-        often = rows_of(column)
-        for gap in GAPS & often.keys():
-            del often[gap]
         for cell, count in often.items():
             words.update(dict.fromkeys(split(cell, mark), count))
         letters = all(any(map(str.isalpha, word)) for word in words)

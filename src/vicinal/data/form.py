@@ -267,7 +267,7 @@ def _assumptions(form: ColumnForm, name: str, advice: Advice, *, predicted: bool
             f"({advice('decimal', name, option)} if that is wrong)"
         )
     if form.kind == "scale":
-        shown = listed([word for word, _ in sorted(form.steps.items(), key=lambda each: each[1])], 80)
+        shown = listed([word for word, _ in sorted(form.steps.items(), key=lambda each: each[::-1])], 80)
         yield f"read as steps of a scale, lowest first: {shown} {wrong('category')}"
     if form.kind == "list" and form.around:
         yield f"read as sets of words between {short(form.around)} {wrong('category', 'text')}"
@@ -308,6 +308,6 @@ def _of_dates(form: ColumnForm, name: str, advice: Advice) -> Iterator[str]:
         yield f"dates with {' and '.join(form.turned)} have the {then} first, all others the {first}"
     wrong = f"({advice('kind', name, ['category'])} if that is wrong)"
     if form.serial:
-        yield f"numbers among dates are days of a spreadsheet, 45231 is 2023-11-01, or seconds since 1970 {wrong}"
+        yield f"numbers among dates are years, days of a spreadsheet, 45231 is 2023-11-01, or seconds from 1970 {wrong}"
     if form.sign:
         yield f"read as {PARTIAL_DATES[form.sign][0]} {wrong}"

@@ -12,7 +12,7 @@ import pandas as pd
 from vicinal.data.cell_reading import read_column
 from vicinal.data.column_form import CODE, MOST_BESIDE, MOST_GAPS, MOST_WORDS, VERSION, ColumnForm, in_unit, rows_of
 from vicinal.data.date_drafts import FEWEST_READ, MOST_ODD
-from vicinal.data.date_spelling import day_of, duration_of, month_of, year_day_of
+from vicinal.data.date_spelling import YEAR, day_of, duration_of, month_of, year_day_of
 from vicinal.data.parts_spelling import (
     Listed,
     is_start,
@@ -41,19 +41,23 @@ MOST_LISTS = 2000
 MOST_VERSIONS = 1000
 """Different versions of one column, at most: numbers of a long column are not looked at."""
 
-_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 CODED = re.compile(r"[^\W\d_][-_./]?[0-9]")
 _BELOW = re.compile(r"[<\u2264]|(?:under|up to)\b", re.IGNORECASE)
 _ABOVE = re.compile(r"^(?:[>\u2265]|over\b)|\+$", re.IGNORECASE)
 _HAS_DIGIT = re.compile(r"[0-9]")
 _WORDS = (
-    "free gratis kostenlos gratuit zero never nie jamais nunca keine kein aucun ninguno today heute aujourd'hui "
-    "hoy oggi just_now ground ground_floor erdgeschoss eg parterre",
-    "once einmal yesterday gestern hier ayer ieri",
-    "twice zweimal",
+    "free gratis kostenlos gratuit zero never nie jamais nunca keine kein keiner aucun ninguno today heute aujourd'hui "
+    "hoy oggi just_now ground ground_floor erdgeschoss eg parterre rdc same_day sold_out out_of_stock ausverkauft calm "
+    "trace tr. neg negative not_detected new neu; once einmal yesterday gestern hier ayer ieri next_day tomorrow "
+    "morgen overnight one eins uno; twice zweimal two zwei deux dos; three drei trois tres tre; four vier quatre; "
+    "five f\u00fcnf cinq cinco cinque; six sechs seis sei; seven sieben siete sette; eight acht huit ocho otto; "
+    "nine neun neuf nueve nove; ten zehn dix diez dieci"
 )
-NUMBER_WORDS = {word.replace("_", " "): float(number) for number, words in enumerate(_WORDS) for word in words.split()}
-"""Words for 0, 1 and 2 among numbers."""
+NUMBER_WORDS = {
+    word.replace("_", " "): float(number) for number, words in enumerate(_WORDS.split("; ")) for word in words.split()
+}
+"""Words for 0 to 10 among numbers."""
+_NO = re.compile(r"(?:no|not any|kein\w*|sem|sin|sans|geen|ingen|nessun\w*) ([^\W\d_]{3,})")
 
 _SCALED = re.compile(r"[0-9] ?(?:m|bn?|mi?o|mn|[mb]illion|mrd)\b", re.IGNORECASE)
 """Numbers in millions: $24.279m are no thousands of them."""
@@ -62,9 +66,22 @@ _LETTERS = re.compile(r"(.*[0-9]) ?([a-h]{1,4})")
 
 _COUNTS = re.compile(r"(?:\([0-9,.]+\)\n?)+")
 """Numbers that are not all below zero: (1,605) are reviews."""
+_DECIMALS = re.compile(r"[0-9]+\.[0-9]+")  # 6.98 among numbers is no June 1998
 _CENTS = re.compile(r"[.,][0-9]{2}(?![0-9])")
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
+
+
+def numbers_of_words(plain: Mapping[str, str]) -> dict[str, float]:
+    """The numbers that texts in lower case are words for: "two", and "no eggs" beside "3 eggs".
+
+    >>> numbers_of_words({"Two": "two", "no eggs": "no eggs", "3 eggs": "3 eggs", "no ham": "no ham"})
+    {'two': 2.0, 'no eggs': 0.0}
+    """
+    words = {small: NUMBER_WORDS[small] for small in plain.values() if small in NUMBER_WORDS}
+    nothing = {small: match[1].removesuffix("s") for small in plain.values() if (match := _NO.fullmatch(small))}
+    counted = [small for small in plain.values() if small[0].isdecimal()] if nothing else []
+    return words | {small: 0.0 for small, what in nothing.items() if any(what in each for each in counted)}
 
 
 def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -80,20 +97,25 @@ def without_words(column: "pd.Series[Any]", plain: list[str]) -> tuple[list[str]
     if not (days or mostly_read(plain)):  # names and addresses of a million rows are not looked at one by one
         return plain, ()
     plain, notes = _without_notes(plain)
-    reads = (number_of, day_of, middle_of)
+    reads = (number_of, day_of, middle_of, duration_of)
     others = [text for text in plain if not (text.isdecimal() or any(read(text) is not None for read in reads))]
     parts = {text: each for text in others if (each := words_beside(text)) is not None}
     cells = rows_of(column)
     rows: Counter[str] = Counter()
     for text, (words, _) in parts.items():
         rows[words] += cells[text]
-    if len(rows) > 1 and len(parts) == len(plain) and any(day_of(some) is None for _, some in parts.values()):
+    whole = len(others) == len(plain) and len(parts) >= (1 - MOST_ODD) * len(plain)
+    if len(rows) > 1 and whole and any(day_of(some) is None for _, some in parts.values()):
         return plain, ()  # each has one of several words, which counts
-    some = rows.total()
     texts = [*dict.fromkeys(parts[text][1] if text in parts else text for text in plain)]
     if not rows or max(rows.values()) < OFTEN or len(rows) > MOST_BESIDE or len(texts) < FEWEST_READ:
         return plain, notes
-    return (texts, (*notes, *sorted(rows))) if days or 2 * some <= cells.total() else (plain, notes)
+    sides = {*plain} - {*parts}, {some for _, some in parts.values()}
+    signs = [{np.sign(number.largest) for number in map(number_of, side) if number} for side in sides]
+    often = 2 * rows.total() > cells.total() and not days
+    if often or signs == [{-1.0}, {1.0}]:  # 20% off beside -20 %
+        return plain, notes
+    return texts, (*notes, *sorted(rows))
 
 
 def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | None:
@@ -119,7 +141,7 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
         numbers[word] += 1
     often = tuple(sorted(word for word in words if words[word] >= OFTEN and numbers[word] >= OFTEN and word != "#"))
     letters = not sign and any(word[:-1] == "# " and not is_unit(word[-1]) for word in often)  # 7 A is a class
-    if not 1 < len(often) <= MOST_BESIDE or letters:
+    if not len(often) + (words["#"] >= OFTEN) > 1 or len(often) > MOST_BESIDE or letters:
         return None
     rows = sum(words[word] for word in (*often, "#"))
     form = number_form([*dict.fromkeys(number for _, number in parts.values())], (), gaps=True)
@@ -132,7 +154,7 @@ def worded_form(column: "pd.Series[Any]", plain: Sequence[str]) -> ColumnForm | 
 
 
 def _is_day(text: str) -> bool:
-    return (day_of(text) or year_day_of(text) or month_of(text)) is not None
+    return not _DECIMALS.fullmatch(text) and (day_of(text) or year_day_of(text) or month_of(text)) is not None
 
 
 def _without_notes(plain: list[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -212,7 +234,7 @@ def _alike_decimals(texts: Iterable[str]) -> bool:
 
 def _is_unmistakable(text: str) -> bool:
     """Whether a text is a date, a year or a measure, which are no part of a name."""
-    if _YEAR.fullmatch(text) or day_of(text) is not None:
+    if YEAR.fullmatch(text) or day_of(text) is not None or (":" in text and duration_of(text) is not None):
         return True
     number = number_of(text)
     return number is not None and number.sign.partition("/")[0] in (*MEASURES, "%")
@@ -227,7 +249,7 @@ def mostly_read(plain: Sequence[str]) -> bool:
 def _is_read(text: str) -> bool:
     if any(read(text) is not None for read in (number_of, day_of, duration_of, middle_of)):
         return True
-    return (text[0].isalpha() or text[-1].isalpha()) and year_day_of(text) is not None
+    return (year_day_of if text[0].isalpha() or text[-1].isalpha() else month_of)(text) is not None
 
 
 def parts_form(plain: Sequence[str]) -> ColumnForm | None:
@@ -376,6 +398,7 @@ def number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool, midd
     sign = "dr" if sign == "crore" and all(map(_CENTS.search, plain)) else sign
     known: dict[str, Any] = {"sign": sign, "every": every, "certain": bool(commas or points)}
     known |= {"middle": ranges > 0, "beside": tuple(each for each in money if each), "doubt": _doubt(read, sign)}
+    known |= {"doubt": "what stands after \u00b1 is left out"} if "\u00b1" in joined or "+/-" in joined else {}
     if sign == "%" and _are_shares(read):
         known |= {"shares": True, "doubt": "numbers without a % among those with one are shares of 1: 0.5 is 50 %"}
     if commas and points:

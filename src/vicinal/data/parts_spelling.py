@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from vicinal.data.date_spelling import day_of
+from vicinal.data.date_spelling import day_of, duration_of
 from vicinal.data.spelling import (
     LONGEST_NUMBER,
     LONGEST_PART,
@@ -36,7 +36,9 @@ _ENDS = re.compile(r"([0-9]) ?- ?(?=[0-9.,]+ ?([^\W\d_]{1,12}[23]?)(?![^\W\d_]))
 """Between the ends of a range."""
 _PRODUCT = re.compile(r"(?:(?:[^\W\d_][:.]? ?|[^\W\d_]{2,6}[:.]? )?#[^#x]{0,6}(?:x ?|$)){2,}")
 """Lengths of sides, each with its letter: L11 x W6 x H45."""
-_TIMES, _ORDINAL = re.compile("# ?[x\u00d7] ?#"), re.compile(r"#(?:st|nd|rd)\b")
+_TIMES, _ORDINAL = re.compile("(?<=#) ?[x\u00d7] ?(?=#)"), re.compile(r"#(?:st|nd|rd)\b")
+_NEXT = re.compile(r"(?<=#)(?=(?!x#|th\b)[^\W\d_]{1,6}(?:$|[ ,)/]))")
+"""Before a unit directly after a number."""
 _FLOOR = re.compile(r"^(?:(lower )?(?:upper )?(basement)|ground(?: floor)?)(?= (?:out )?of [0-9])")
 """The lowest floors out of so many."""
 
@@ -54,7 +56,7 @@ def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[f
     text = _spelled(text, decimal, unit)
     numbers = _PART.findall(text)
     around = _ORDINAL.sub("#th", re.sub(r"(?<=[^\W\d_]{3})s\b", "", _PART.sub("#", text)))
-    around = _TIMES.sub("#x#", around).replace(f"# {unit} - # {unit}", f"#-# {unit}")
+    around = _TIMES.sub("x", around).replace(f"# {unit} - # {unit}", f"#-# {unit}")
     shortest = 1 if around == "#-#" else 2
     codes = any(_is_code(one, shortest) for one in numbers)
     if not 0 < len(numbers) <= MOST_PARTS or len(around) > LONGEST_PART or codes:
@@ -65,8 +67,9 @@ def parts_of(text: str, decimal: str = ".", unit: str = "") -> tuple[str, list[f
 
 
 def _sides(around: str) -> str:
-    """What stands around lengths with letters, without blanks."""
-    return re.sub("[ :.]", "", around) if around[:1].isalpha() and _PRODUCT.fullmatch(around) else around
+    """What stands around numbers with one blank before a unit, and without blanks around lengths with letters."""
+    product = around[:1].isalpha() and _PRODUCT.fullmatch(around) is not None
+    return re.sub("[ :.]", "", around) if product else _NEXT.sub(" ", around)
 
 
 def _is_code(number: str, shortest: int = 2) -> bool:
@@ -123,7 +126,7 @@ def is_start(start: str, around: str) -> bool:
     >>> is_start("#x# cm", "#x#x# cm")
     True
     """
-    start, around = _sides(_TIMES.sub("#x#", start)), _sides(around)  # as models were saved
+    start, around = _sides(_TIMES.sub("x", start)), _sides(_TIMES.sub("x", around))  # as models were saved
     rest = around[len(start) :]
     if around.startswith(start) and (rest[:1] in ("", " ", ",", "+") or (rest.isalpha() and len(rest) < 3)):
         return True
@@ -145,7 +148,7 @@ def parts_decimal(texts: Sequence[str]) -> Literal[".", ","]:
     return "," if others is None and any(grouped) and not all(grouped) else "."
 
 
-_WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]")
+_WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]+[.:,]?\s*"), re.compile(r"[\s/+(,-]*[^\W\d_]+")
 _ONE = re.compile(
     r"(?<!half )(?<![0-9] )(?<![0-9][kK] )"
     r"\b(?:an?|ein(?:em|er)?|un) (?=(?:year|month|week|day|hour|minute|jahr|monat|woche|an|mois)\b)"
@@ -169,7 +172,7 @@ def words_beside(text: str) -> tuple[str, str] | None:
     for start in starts:
         for end in ends:
             some = text[start:end].strip()
-            if number_of(some) is not None or day_of(some) is not None:
+            if number_of(some) is not None or day_of(some) is not None or (":" in some and duration_of(some)):
                 return f"{text[:start].strip()} # {text[end:].strip()}".strip().casefold(), some
     return None
 

@@ -54,7 +54,8 @@ _SCALES = (
     "primary school, elementary school; high school, secondary school; some college; associate's, associate degree; "
     "bachelor's, bachelor, bachelors, bachelor's degree, undergraduate; "
     "master's, master, masters, master's degree; phd, ph.d., doctorate, doctoral",
-    "xxs; xs; s; m; l; xl; xxl, 2xl; xxxl, 3xl",
+    "xxs; xs, x-small, extra small; s, small; m, medium; l, large; xl, x-large, extra large; xxl, 2xl, xx-large; "
+    "xxxl, 3xl",
     "tiny; small; medium; large; extra large",
     "first; second; third; fourth; fifth; sixth",
     "stimme \u00fcberhaupt nicht zu, stimme gar nicht zu; stimme nicht zu; stimme eher nicht zu; teils/teils, "
@@ -158,9 +159,10 @@ def _explained(words: Sequence[str]) -> dict[str, float]:
         if match
     ]
     numbers = [int(number) for _, number, _ in parts]
-    if len(parts) < len(words) or len(set(numbers)) < len(words):
-        return {}
     said = {int(number): text.strip() for _, number, text in parts if text.strip()}
+    twice = any(text.strip() not in ("", said.get(int(number))) for _, number, text in parts)
+    if len(parts) < len(words) or len(set(numbers)) < FEWEST_STEPS or twice:
+        return {}
     ends = said.keys() <= {min(numbers), max(numbers)}
     if not said or not (ends or any(all(text in scale for text in said.values()) for scale in _STEPS)):
         return {}

@@ -46,7 +46,8 @@ _SIGNS = {
     **dict.fromkeys(("zł", "pln"), "PLN"),
     **dict.fromkeys(("kč", "czk"), "CZK"),
     **{name: name.upper() for name in ("cny", "krw", "rub", "try", "sek", "nok", "dkk", "huf", "mxn", "zar", "sgd")},
-    **{name: name.upper() for name in ("aud", "cad", "nzd", "hkd", "ils", "thb", "a$", "c$", "nz$", "hk$", "s$", "kr")},
+    **{name: name.upper() for name in ("aud", "cad", "nzd", "hkd", "ils", "thb", "a$", "c$", "nz$", "hk$", "s$")},
+    **{"kr": "KR", "kr.": "KR", "nt$": "NT$", "rp": "IDR", "rp.": "IDR", "idr": "IDR", "\u5143": "CNY", "rmb": "CNY"},
     **{sign: sign for sign in "₩₺₫₴₪฿₦₱₲%"},
 }
 """One sign for each way to write a currency or a share of 100."""
@@ -58,8 +59,8 @@ MONEY = frozenset(_SIGNS.values()) - {"%"}
 
 UNITS = (
     {"ng": 1e-12, "\u03bcg": 1e-9, "mg": 1e-6, "g": 1e-3, "kg": 1.0, "t": 1e3, "oz": 0.028349523125, "lb": 0.45359237}
-    | {"stone": 6.35029318},
-    {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
+    | {"stone": 6.35029318, "k": 1.0},
+    {"mm": 1e-3, "cm": 0.01, "m": 1.0, "km": 1e3, "tkm": 1e6, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344},
     {"ns": 1e-9, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
     | {"week": 604800.0, "month": 2629800.0, "year": 31557600.0},
     {"ml": 1e-3, "cl": 0.01, "dl": 0.1, "l": 1.0, "gal": 3.785411784},
@@ -68,10 +69,11 @@ UNITS = (
     {"hz": 1e-6, "khz": 1e-3, "mhz": 1.0, "ghz": 1e3},
     {"m2": 1.0, "km2": 1e6, "ha": 1e4, "sqft": 0.09290304, "acre": 4046.8564224},
     {"km/h": 1.0, "mph": 1.609344, "m/s": 3.6},
-    {"b": 1e-6, "kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824},
+    {"b": 1e-6, "kb": 1e-3, "mb": 1.0, "gb": 1e3, "tb": 1e6, "kib": 1.024e-3, "mib": 1.048576, "gib": 1073.741824}
+    | {"k": 1e-3, "mn": 1.0, "g": 1e3},  # 4K, 12M and 1G of memory
     {"kbit": 1e-3, "mbit": 1.0, "gbit": 1e3},
     {"\u00b0c": 1.0, "\u00b0f": 5 / 9},
-    {"pa": 0.01, "hpa": 1.0, "kpa": 10.0, "bar": 1000.0, "psi": 68.9476, "mmhg": 1.333224},
+    {"pa": 0.01, "hpa": 1.0, "kpa": 10.0, "bar": 1000.0, "psi": 68.9476, "mmhg": 1.333224} | {"inhg": 33.8639},
     {"kcal": 1.0, "kj": 0.239006},
     {"nmol": 1e-6, "\u03bcmol": 1e-3, "mmol": 1.0, "mol": 1e3},
     {"ppb": 1e-3, "ppm": 1.0},
@@ -82,7 +84,7 @@ UNITS = (
 PAID = {"h": 1.0, "day": 8.0, "week": 40.0, "month": 520 / 3, "year": 2080.0}
 """Hours that money per hour, day, week, month or year is paid for."""
 
-MEASURES = {unit for units in UNITS for unit in units if len(unit) > 1} - {"in"} | {"h"} | MONEY
+MEASURES = {unit for units in UNITS for unit in units if len(unit) > 1} - {"in", "mn"} | {"h"} | MONEY
 """Signs that say that a number is measured, whatever stands beside it: "3 days ago", but "5 in Bern"."""
 
 _OPPOSITE = {"dr": "crore", "debit": "credit", "soll": "haben", "bc": "ad", "bce": "ce", "s": "n", "w": "e"}
@@ -92,6 +94,7 @@ _ZERO = {"\u00b0f": 32.0}
 """What a unit calls zero of its base unit, where that is not 0."""
 
 _SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "lakh": 1e5, "crore": 1e7, "万": 1e4, "億": 1e8}
+_SCALES["mil"] = 1e3  # of Spanish and Portuguese
 _NAMES = (
     "lb pound lbs; in inch inche \" ''; ft ' feet foot; mi mile mls; \u00b0c c celsius; \u00b0f f fahrenheit; s "
     "sec second; min minute minuten minuti minuto; h hr hrs hour std stunde stunden heure hora ora ore timme "
@@ -99,10 +102,12 @@ _NAMES = (
     "semaine semana vecka veckor; month mo mos mth mths monat monate monaten mois mes mese mesi m\u00e5n "
     "m\u00e5nad m\u00e5nader; year y yr yrs y/o yo jahr jahre jahren an ans ann\u00e9e a\u00f1o anno anni "
     "\u00e5r annum; \u03bcg mcg ug; g gram; kbit/s kbps; mbit/s mbps; gbit/s gbps; "
-    "l liter litre; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
+    "l liter litre; ml cc ccm cm3; m2 sqm qm sqmeter; sqft ft2 sqfeet sqfoot; acre ac; km/h "
     "kph kmh; % percent pct prozent; hp bhp; hpa mbar; kcal cal; piece pc pcs pce stk st\u00fcck; dozen doz dz;"
-    " lakh lac; crore cr; th st nd rd; k thousand tsd \u0442\u044b\u0441; mn million mio \u043c\u043b\u043d; "
-    "bn billion mrd \u043c\u043b\u0440\u0434; 万 만; 億 亿 억; stone"
+    " lakh lac; crore cr; th st nd rd er \u00e8re \u00e8me eme; k thousand tsd tausend mille tys tis \u0442\u044b\u0441"
+    "; mn million mio mln milh\u00e3o milh\u00f5e milhao milhoe mill\u00f3n millone milione milioni miljoen "
+    "\u043c\u043b\u043d; bn billion mrd mld milliard bilh\u00e3o bilh\u00f5e \u043c\u043b\u0440\u0434; "
+    "万 만; 億 亿 억; stone"
 )
 _SAME = {word: names.split()[0] for names in _NAMES.split("; ") for word in names.split()[1:]}
 """Other names of units, without the s of the plural."""
@@ -111,7 +116,8 @@ _MONEY = "|".join(sorted(map(re.escape, _SIGNS), key=len, reverse=True))
 _WORD = r"[^\W\d_]{1,12}[23]?(?:/[^\W\d_]{1,8})?\.?|°[cfk]?|''?|\""
 QUALIFIED = (
     r"(?:#(?=[1-9])|\u00a9 ?|c(?=(?:1[5-9]|20)[0-9]{2}$)|[<>~\u2264\u2265\u2248\u00f8\u2300]=?|"
-    r"(?:n[or]\.?|n\u00b0|c\.|ca\.?|circa|approx\.?|about|over|under|up to|only|noch|nur) ?)"
+    r"(?:n[or]\.?|n\u00b0|c\.|ca\.?|circa|approx\.?|about|around|etwa|rund|rd\.|env\.|aprox\.|over|under|"
+    r"up to|only|noch|nur) ?)"
 )
 _PER = r"(?:\s*/\s*|\s+(?:per|an?|pro|je|par|al)\s+)(?P<per>[^\W\d_]{1,8}[23]?)\.?"
 _PAY = {"pa": "year", "pcm": "month", "pm": "month", "pw": "week", "ph": "h"}
@@ -120,22 +126,29 @@ _NUMBER = re.compile(
     rf"{QUALIFIED}?\s*(?P<open>\()?\s*"
     rf"(?P<minus>[-+])?\s*(?P<before>{_MONEY})?\s*(?P<inner>[-+])?\s*"
     rf"(?P<digits>[0-9.,' ]*[0-9][.,]?)(?P<power>e[-+]?[0-9]+)?\+?\s*"
-    rf"(?P<scale>(?:(?<=[0-9])[mb]|k|mio|mn|million|tsd|thousand|\u0442\u044b\u0441|\u043c\u043b\u043d|\u043c\u043b\u0440\u0434)\.?\s+(?=[^\W\d_])|[万億亿만억](?=[^\W\d_]))?"
+    rf"(?P<scale>(?:(?<=[0-9])[mb]|k|mio|mn|mil|mln|million|tsd|thousand|\u0442\u044b\u0441|\u043c\u043b\u043d|\u043c\u043b\u0440\u0434)\.?\s+(?=[^\W\d_])|[万億亿만억](?=[^\W\d_]))?"
     rf"(?:(?P<after>{_MONEY})|(?P<word>{_WORD})\s*(?P<last>{_MONEY})?)?(?:{_PER})?\s*(?P<trailing>-)?(?P<close>\))?"
     r"[+*?\u2020\u2021]*(?:\[[^\]]{1,8}\])?"
 )
 _MONEY_OUTSIDE = re.compile(r"^([^\w\s(]{1,2}|[a-z]{3}) ?\(")  # $(5.00)
-_PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}),?\s*(?P<more>[0-9]+(?:\.[0-9]+)?)\s*(?P<smaller>{_WORD})?")
+_AND = r",?\s*(?:(?:and|et|und|y|e|og|och|&) )?"
+_PARTS = re.compile(rf"(?P<much>[0-9]+)\s*(?P<unit>{_WORD}){_AND}(?P<more>[0-9]+(?:\.[0-9]+)?)\s*(?P<smaller>{_WORD})?")
 _FRACTION = re.compile(
     r"(?<![\w/.,])(?:(?P<whole>[0-9]{1,3})[ -])?(?P<over>[0-9]{1,2})/(?P<under>2|3|4|8|16|32|64)(?![\w/.,])"
 )
 _WORDED = (
+    (re.compile(r"(?<=[0-9%]) ?\(?(?:\u00b1|\+ ?/ ?-|\+-) ?[0-9.,]+%?\)?(?=$| ?[^\W\d_]| ?%)"), ""),  # 12.3 +/- 0.4
     (re.compile(r"\bsq(?:uare|\.)? ?(?=f(?:ee|oo)?t|m)"), "sq"),  # sq. ft.
     (re.compile(r"(?<=\w) old$"), ""),
     (re.compile(r"\bper cent$"), "percent"),
     (re.compile(r"\bp\.a\.?$"), "pa"),
+    (re.compile(r"\b(?:deg(?:rees?|\.)?|grad) ?([cf])(?:elsius|ahrenheit)?$"), "\u00b0\\1"),
+    (re.compile(r"(?<=m) (?:a\.?m?\.?s\.?l\.?|\u00fc\. ?(?:m|nh?n)\.?)$"), ""),  # meters above the sea
+    (re.compile(r"\bt(?=\u20ac|eur\b|chf\b)"), "k "),
+    (re.compile(r"^k ?(\u20ac|eur|chf) ?([0-9.,']+)$"), r"\2 k \1"),
 )
-"""Units of two words, as one."""
+"""Units of two words, as one, and numbers without how far they may be off."""
+_MILLIONS = re.compile("[0-9] ?M")
 _POWER = re.compile(r" ?[x\u00d7*\u00b7\u22c5] ?10\^([-+]?[0-9]{1,2})$")
 _ON_ACCOUNT = re.compile(r"(?<=,[0-9]{2}) ([sh])$")  # as German banks write debit and credit
 _NOTHING = re.compile(rf"(?!%)({_MONEY}) ?-{{1,3}}|-{{1,2}} ?(?!%)({_MONEY})")
@@ -152,16 +165,18 @@ _DEGREES = re.compile(
 _POINT = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([,' ])[0-9]{3})(?:\1[0-9]{3})*|[1-9][0-9]?(?:,[0-9]{2})*,[0-9]{3})?"
                     r"(?:\.[0-9]*)?")  # fmt: skip
 _COMMA = re.compile(r"(?:[0-9]+|[1-9][0-9]{0,2}(?:([.' ])[0-9]{3})(?:\1[0-9]{3})*)?(?:,[0-9]*)?")
-_NO_CENTS = re.compile(r"(?<=[0-9])[.,/]-{1,2}(?=$| ?[^\W\d_]| ?\u20ac)")  # CHF 1'200.-, 12,- \u20ac and Rs. 1,200/-
+_NO_CENTS = re.compile(r"(?<=[0-9])[.,/:]-{1,2}(?=$| ?[^\W\d_]| ?\u20ac)")  # CHF 1'200.-, 12,- \u20ac and Rs. 1,200/-
 _SPACES = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u2009\u202f\t", " ")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")  # dashes and minus signs
     | {"\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"', "\u066b": ".", "\u066c": ",", "\ufe0f": ""}
-    | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75"}
+    | {"\u00bd": ".5", "\u00bc": ".25", "\u00be": ".75", "\u2153": ".333333", "\u2154": ".666667", "\u2044": "/"}
+    | {"\u215b": ".125", "\u215c": ".375", "\u215d": ".625", "\u215e": ".875"}
 )
 # and what nobody sees, but not the joiners U+200C and U+200D, which Persian, Hindi and emojis are written with
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _BROKEN = re.compile("[\u00c2-\u00c5\u00ce-\u00d1\u00e2][^a-zA-Z0-9 ]")
+_VULGAR = re.compile("(?<=[0-9]) (?=[\u00bc-\u00be\u2153\u2154\u215b-\u215e])")  # 1 \u00bd
 _RAISED = re.compile(r"(?<=10)(?=[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")  # 10\u2075
 _TAGS = re.compile(r"^(?:\s*<[a-z][^<>]*>)+|(?:<(?:/[a-z][a-z0-9]*|br ?/?)>\s*)+$", re.IGNORECASE)  # not 12<br>345
 _DIGIT = re.compile(r"[^\W0-9](?<=\d)")  # of Arabic, Indian and other scripts
@@ -185,7 +200,9 @@ def plain_text(cell: str) -> str:
         cell = html.unescape(cell)
     if not cell.isascii():
         cell = _unbroken(cell) if _BROKEN.search(cell) else cell
-        cell = unicodedata.normalize("NFKC", _RAISED.sub("^", cell).translate(_SPACES)).translate(_SPACES)
+        cell = unicodedata.normalize("NFKC", _VULGAR.sub("", _RAISED.sub("^", cell)).translate(_SPACES)).translate(
+            _SPACES
+        )
         cell = _DIGIT.sub(lambda sign: str(unicodedata.decimal(sign[0])), cell)
         cell = _TREND.sub(lambda part: part[2] or "-+"[part[1] in _UP], _AFTER.sub(r"\2\1", cell.strip()))
     return " ".join(cell.split())
@@ -253,7 +270,7 @@ def number_of(text: str) -> Number | None:
     if unit == "uhr" or (scale in ("m", "b") and scale.upper() not in text):  # 13.15 Uhr is a time, 5m wide a length
         return None
     unit, per = _per(unit, part["per"] or "", money)
-    unit = "mn" if unit == "m" and "M" in text else unit
+    unit = "mn" if (unit == "m" and _MILLIONS.search(text)) or (unit == "mil" and "$" in money) else unit  # $2 mil
     if (money and unit and unit not in _SCALES) or (unit and digits[-1] in ".,") or per in _SCALES:  # 12.jpg
         return None
     factor *= _SCALES[unit] if money and unit else 1.0
@@ -272,7 +289,7 @@ def _rewritten(plain: str) -> str:
         plain = _POWER.sub(r"e\1", plain)
     elif "," in plain:
         plain = _ON_ACCOUNT.sub(lambda part: {"s": " soll", "h": " haben"}[part[1]], plain)
-    for words, unit in _WORDED if " " in plain else ():
+    for words, unit in _WORDED if " " in plain or "\u00b1" in plain else ():
         plain = words.sub(unit, plain)
     return _MONEY_OUTSIDE.sub(r"(\1", _NO_CENTS.sub("", plain))
 
@@ -319,7 +336,8 @@ def _in_parts(text: str) -> Number | None:
     unit, smaller = unit_of(match["unit"]), unit_of(match["smaller"] or "")
     tall = len(match["much"]) == 1 and len(match["more"]) == 2  # 1m80, but 2019m01 is a month
     smaller = smaller or {"ft": "in", "m": "cm" * tall}.get(unit, "")
-    if unit == "h" and (smaller == "m" or (not smaller and len(match["more"]) == 2)):  # 2021 H1 is half a year
+    clock = len(match["more"]) == 2 or len(match["unit"]) > 1  # 2021 H1 is half a year
+    if unit == "h" and (smaller == "m" or (not smaller and clock)):
         smaller = "min"
     smaller = "month" if unit == "year" and smaller == "m" else smaller
     unit = "stone" if unit == "th" and smaller == "lb" else unit  # 11 st 4 lb
@@ -410,10 +428,11 @@ def common_unit(units: Sequence[str]) -> str | None:
     if not some:
         return ""
     if set(some) <= set(_SCALES):
-        return next(iter(some)) if set(some) in ({"m"}, {"b"}) else ""
+        return next(iter(some)) if set(some) in ({"m"}, {"b"}, {"mil"}) else ""
     length = "m" if some.keys().isdisjoint({"year", "month", "week"}) else ""  # m is also a length, or a month
     often = sorted((unit for unit, _ in some.most_common()), key=lambda unit: not is_money(unit) or "/" not in unit)
     base = next(unit for unit in often if unit == length or unit not in _SCALES)
+    base = "gb" if {"g", "mn"} <= some.keys() else base
     turned = _OPPOSITE.get(base, base)
     base = turned if turned in some or not is_unit(base) else base  # 5 s are seconds, unless some are N
     return base if all(converted(1.0, unit, base) is not None for unit in some) else None

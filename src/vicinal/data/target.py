@@ -149,7 +149,7 @@ def _joined_hint(present: pd.Series) -> str:
     ''
     """
     cells = [cell for cell in present if isinstance(cell, str)]
-    for sign in SEPARATORS:
+    for sign in filter(str.strip, SEPARATORS):
         share = sum(sign in cell for cell in cells) / max(1, len(cells))
         parts = {part.strip() for cell in cells for part in cell.split(sign)}
         if share >= _JOINED and len(parts - {""}) < len(set(cells)):
