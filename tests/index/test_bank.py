@@ -114,6 +114,19 @@ def test_a_key_is_never_given_again(tmp_path):
     assert bank.keys[bank.positions(["d"])] > gone
 
 
+def test_state_dict_becomes_the_same_bank():
+    bank = small()
+    other = NeighborBank(DIM)
+    other.load_state_dict(bank.state_dict())
+    assert {name: row[:3] for name, row in content(bank).items()} == {k: row[:3] for k, row in content(other).items()}
+    other.remove(["a"])
+    assert len(bank) == 4
+    with pytest.raises(ValueError, match=r"^state: expected dim=4, as this bank, got 3"):
+        NeighborBank(4).load_state_dict(bank.state_dict())
+    with pytest.raises(ValueError, match=r"^state: expected the state of a bank"):
+        NeighborBank(DIM).load_state_dict({"weight": torch.zeros(3)})
+
+
 def test_a_table_lets_go_of_rows_that_are_gone(monkeypatch):
     monkeypatch.setattr("vicinal.index.bank._STEP", 8)
     bank = NeighborBank(1)

@@ -1,10 +1,12 @@
 """The bank of a neighbor model at any size: rows with ids, groups, vectors, labels and cells."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from vicinal.core.arrays import Array
@@ -15,12 +17,14 @@ from vicinal.index.bank_schema import (
     BankSchema,
     SavedBank,
     as_kind,
+    check_columns,
     check_values,
     checked_folds,
     checked_groups,
     checked_labels,
     checked_rows,
     checked_weights,
+    in_float32,
     schema_of,
 )
 from vicinal.index.bank_storage import Columns, Names, TableStore
@@ -39,6 +43,8 @@ _RUN = 1 << 16
 """Rows that are written at a time."""
 
 _STORED = ("keys", "groups", "vectors", "labels", "folds", "weights")
+_SETTINGS = "told"
+"""The tensor of a state that holds the settings and the names; files of today have it under this name."""
 
 
 class NeighborBank(BankRows):
@@ -214,6 +220,32 @@ class NeighborBank(BankRows):
         if verify:
             bank.check()
         return bank
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The rows as tensors by name, with the settings and strings in one of bytes, but not the table of rows."""
+        state = {name: torch.from_numpy(self._columns.whole(name)) for name in self._stored_columns()}
+        settings = json.dumps(self._settings().model_dump() | self._names())
+        return state | {_SETTINGS: torch.frombuffer(bytearray(settings.encode()), dtype=torch.uint8)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become the bank that ``state`` was taken of, without its table of rows.
+
+        Raises:
+            ValueError: if it is not the state of a bank, or of one with another width.
+        """
+        try:
+            saved = json.loads(bytes(state[_SETTINGS].tolist()))
+            names = {name: saved.pop(name, []) for name in ("id", "group")}
+            settings = SavedBank.model_validate_json(json.dumps(saved))
+        except (KeyError, ValueError) as wrong:
+            raise ValueError("state: expected the state of a bank, got other content") from wrong
+        if settings.dim != self.dim:
+            raise ValueError(f"state: expected dim={self.dim}, as this bank, got {settings.dim}")
+        if settings.form is not None:
+            settings = settings.model_copy(update={"form": settings.form.model_copy(update={"rows": False})})
+        columns = {name: value.detach().cpu().numpy().copy() for name, value in state.items() if name != _SETTINGS}
+        check_columns("state", settings, columns)
+        self.restore(BankContents(settings, in_float32(columns), names), "state")
 
     def restore(self, contents: BankContents, source: str, table: "Callable[[], pd.DataFrame] | None" = None) -> None:
         """Become the bank that ``contents`` were taken of.
