@@ -42,12 +42,15 @@ BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Properties are tried with 20 examples by ``make test``, with 100 by ``make test-all``."""
+    """Properties are tried with 20 examples by ``make test``, with 100 by ``make test-all``, and by slow tests alone.
+
+    A fit in another process is never brief, so that slow tests, which compare such with fits of this one, may not be.
+    """
     # pytorch-metric-learning imports it, and it replaces FAISS's search for the whole process by one without
     # `params`, which Milvus in a file calls: an index of Milvus would fail in whichever process had run its tests.
     sys.modules.setdefault("faiss.contrib.torch_utils", types.ModuleType("faiss.contrib.torch_utils"))
     logging.getLogger().addHandler(logging.NullHandler())  # else what is logged would be printed, between other lines
-    quick = bool(config.getoption("markexpr"))
+    quick = config.getoption("markexpr").startswith("not slow")
     settings.load_profile("quick" if quick else "thorough")
     os.environ.pop(BRIEF, None)
     if quick:

@@ -47,8 +47,7 @@ def log_sum_exp(logits: Tensor, weight: Tensor | None, *, masks: bool = False) -
     """
     if logits.shape[-1] == 0:
         return logits.sum(-1) - torch.inf
-    result: Tensor = _LogSumExp.apply(logits, weight, masks)  # type: ignore[no-untyped-call]
-    return result
+    return _LogSumExp.apply(logits, weight, masks)  # type: ignore[no-untyped-call]
 
 
 def softplus(x: Tensor) -> Tensor:

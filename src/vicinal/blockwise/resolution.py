@@ -60,5 +60,4 @@ class Resolution(NamedTuple):
 
 def lengths(rows: Tensor) -> Tensor:
     """Lengths ``[n, 1]`` of ``rows [n, d]``, without gradient."""
-    norms: Tensor = torch.linalg.vector_norm(rows.detach(), dim=1, keepdim=True)
-    return norms
+    return torch.linalg.vector_norm(rows.detach(), dim=1, keepdim=True)

@@ -31,9 +31,9 @@ def check_matrix(name: str, values: ArrayLike, *, rows: int | None = None, colum
     return _finite(name, matrix)
 
 
-def check_probabilities(name: str, values: ArrayLike, *, rows: int | None = None, columns: int | None = None) -> Floats:
+def check_probabilities(name: str, values: ArrayLike, *, columns: int | None = None) -> Floats:
     """``values`` as float64 ``[n, C]`` with rows that are >= 0 and sum to 1 (within 1e-4)."""
-    matrix = check_matrix(name, values, rows=rows, columns=columns)
+    matrix = check_matrix(name, values, columns=columns)
     if (matrix < 0).any() or (np.abs(matrix.sum(1) - 1) > 1e-4).any():
         raise ValueError(f"{name}: expected rows of probabilities that sum to 1; apply a softmax to logits first")
     return matrix

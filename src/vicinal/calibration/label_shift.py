@@ -133,8 +133,7 @@ def point_class_weights(labels: ArrayLike, predicted: ArrayLike, target: ArrayLi
     confusion = shares.T @ np.eye(classes)[truth] / len(truth)
     goal = aims.mean(axis=0)
     ridge = np.eye(classes) / min(len(truth), len(aims))
-    weights: Floats = np.maximum(np.linalg.solve(confusion.T @ confusion + ridge, confusion.T @ goal), 0)
-    return weights
+    return np.maximum(np.linalg.solve(confusion.T @ confusion + ridge, confusion.T @ goal), 0)
 
 
 def likely_class_weights(predicted: ArrayLike, target: ArrayLike, *, prior: float = 0.02, steps: int = 1000) -> Floats:

@@ -210,13 +210,11 @@ class RelevanceFilter(nn.Module):
         if self.form != "linear":
             exponent = nn.functional.softplus(power) if self.form == "power" else 0.5
             risen = (scores.clamp(min=0) + 1e-6) ** exponent
-        odds: Tensor = nn.functional.softplus(slope) * risen + shift
-        return odds
+        return nn.functional.softplus(slope) * risen + shift
 
     def forward(self, queries: Tensor, scores: Tensor) -> Tensor:
         """Probabilities of relevance, of the shape of ``scores``; see :meth:`logits`."""
-        chances: Tensor = self.logits(queries, scores).sigmoid()
-        return chances
+        return self.logits(queries, scores).sigmoid()
 
     def fit(self, queries: Tensor, scores: Tensor, relevant: Tensor, *, decay: float = 1e-4, steps: int = 200) -> Self:
         """Fit to judged pairs by binary cross entropy (L-BFGS on all of them).

@@ -76,8 +76,7 @@ def within_class_whitening(known: Tensor, labels: Tensor, shrinkage: float = 0.1
     values, vectors = torch.linalg.eigh(
         (1 - shrinkage) * covariance + shrinkage * size * torch.eye(len(covariance)).to(known)
     )
-    root: Tensor = vectors * values.rsqrt() @ vectors.T
-    return root
+    return vectors * values.rsqrt() @ vectors.T
 
 
 @register("clustering", "discover_groups", "random", family="discovery", paper="arXiv:2311.05440")

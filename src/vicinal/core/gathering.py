@@ -65,8 +65,7 @@ def gather_rows(rows: Tensor) -> Tensor:
     count = torch.tensor([len(rows)], device=rows.device)
     counts = [torch.empty_like(count) for _ in range(process_count())]
     dist.all_gather(counts, count)
-    gathered: Tensor = _Gathered.apply(rows, [int(count) for count in counts])  # type: ignore[no-untyped-call]
-    return gathered
+    return _Gathered.apply(rows, [int(count) for count in counts])  # type: ignore[no-untyped-call]
 
 
 class _Summed(torch.autograd.Function):
@@ -93,5 +92,4 @@ def sum_over_processes(values: Tensor) -> Tensor:
     """
     if process_count() == 1:
         return values
-    total: Tensor = _Summed.apply(values)  # type: ignore[no-untyped-call]
-    return total
+    return _Summed.apply(values)  # type: ignore[no-untyped-call]

@@ -453,8 +453,7 @@ class _FlatTable:
         self.offsets = self.place - self._number("<i", self.place)
 
     def _number(self, form: str, place: int) -> int:
-        number: int = struct.unpack_from(form, self.buffer, place)[0]
-        return number
+        return struct.unpack_from(form, self.buffer, place)[0]
 
     def field(self, number: int) -> int | None:
         """Where a field is, or None if there is none."""

@@ -157,8 +157,7 @@ class ImageCNN(SquareImages):
 
     def forward(self, batch: Tensor) -> Tensor:
         """``[b, dim]``."""
-        vectors: Tensor = self.net((batch.to(self.net.stem.weight.dtype) / 255 - 0.45) / 0.25)
-        return vectors
+        return self.net((batch.to(self.net.stem.weight.dtype) / 255 - 0.45) / 0.25)
 
 
 @register("encoder", "pixels", "image", "parameter-free", family="cnn")
@@ -230,8 +229,7 @@ class AudioCNN(ColumnEncoder):
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """``[b, dim]``."""
         values = batch["values"].to(self.net.stem.weight.dtype)
-        vectors: Tensor = self.net(values[:, None], batch["lengths"])
-        return vectors
+        return self.net(values[:, None], batch["lengths"])
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Mean and deviation over time of each band: ``[n, 2 * bands]``."""

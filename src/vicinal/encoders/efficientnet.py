@@ -152,8 +152,7 @@ class EfficientNetEncoder(PretrainedEncoder):
         """``[b, 1280]``."""
         dtype = next(self.net.parameters()).dtype
         image = (batch.to(dtype) / 127.5 - 1).contiguous(memory_format=torch.channels_last)  # half the time on a CPU
-        vectors: Tensor = self.net(image)
-        return vectors
+        return self.net(image)
 
 
 def load_efficientnet() -> EfficientNetLite0:

@@ -56,8 +56,7 @@ class Embedding(nn.Module):
         """``[b, t, 384]`` of ``tokens [b, t]``."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         pieces = self.word_embeddings(tokens) + self.token_type_embeddings(torch.zeros_like(tokens))
-        embedded: Tensor = self.dropout(self.LayerNorm(pieces + self.position_embeddings(places)))
-        return embedded
+        return self.dropout(self.LayerNorm(pieces + self.position_embeddings(places)))
 
 
 class Residual(nn.Module):
@@ -71,8 +70,7 @@ class Residual(nn.Module):
 
     def forward(self, inputs: Tensor, x: Tensor) -> Tensor:
         """``[b, t, 384]`` of ``inputs [b, t, columns]`` and ``x [b, t, 384]``."""
-        added: Tensor = self.LayerNorm(self.dropout(self.dense(inputs)) + x)
-        return added
+        return self.LayerNorm(self.dropout(self.dense(inputs)) + x)
 
 
 class Layer(nn.Module):
@@ -96,8 +94,7 @@ class Layer(nn.Module):
         looked = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropped)
         x = self.attention["output"](looked.transpose(1, 2).flatten(2), x)
         wide = nn.functional.gelu(self.intermediate["dense"](x))
-        ended: Tensor = self.output(wide, x)
-        return ended
+        return self.output(wide, x)
 
 
 class Bert(nn.Module):
@@ -179,5 +176,4 @@ class MiniLMEncoder(TextEncoder):
 
     def hidden(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """The last layer ``[b, t, 384]``."""
-        hidden: Tensor = self.net(tokens, mask)
-        return hidden
+        return self.net(tokens, mask)

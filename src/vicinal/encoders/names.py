@@ -154,5 +154,4 @@ def _encoder_class(name: Any, kind: Any) -> type[ColumnEncoder]:
     if reaches_out(name):
         return TRANSFORMERS[check_choice("kind", kind, TRANSFORMERS)]
     known = [item.name for item in entries("encoder") if item.name not in ("hub", "folder")]
-    factory: type[ColumnEncoder] = entry("encoder", check_choice("encoder", name, known)).factory  # type: ignore[assignment]
-    return factory
+    return entry("encoder", check_choice("encoder", name, known)).factory  # type: ignore[return-value]

@@ -43,8 +43,7 @@ class Projector(nn.Module):
         if embeddings.ndim != 2 or embeddings.shape[1] != self.in_dim:
             raise ValueError(f"embeddings: expected [b, {self.in_dim}], got {tuple(embeddings.shape)}")
         weight = next(self.parameters(), None)
-        projected: Tensor = self.layers(embeddings if weight is None else embeddings.to(weight.dtype))
-        return projected
+        return self.layers(embeddings if weight is None else embeddings.to(weight.dtype))
 
     def extra_repr(self) -> str:
         """Widths, for ``print``."""
@@ -227,8 +226,7 @@ class PrincipalProjector(nn.Module):
         spans = zip(torch.split(moved, list(widths), dim=1), torch.split(self.weight, list(widths)), strict=True)
         each = torch.stack([part @ weight for part, weight in spans], dim=1)  # [b, spans, dim]
         length = each.sum(dim=1).norm(dim=-1).clamp(min=torch.finfo(each.dtype).tiny)
-        shares: Tensor = each / length[:, None, None]
-        return shares
+        return each / length[:, None, None]
 
     def forward(self, embeddings: Tensor) -> Tensor:
         """``[b, dim]`` from ``[b, in_dim]``, computed in the dtype of its weights."""

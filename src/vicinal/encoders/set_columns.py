@@ -308,8 +308,7 @@ def _like_sized(lengths: Tensor) -> Iterator[Tensor]:
 def _encode(sets: SetEncoder, vectors: Tensor, places: Tensor, valid: Tensor) -> Tensor:
     """``[b, dim]`` of sets whose elements stand at ``places [b, n]`` of ``vectors [m, d]``."""
     if places.shape[1] <= CHUNK or not isinstance(sets, AdditiveSetEncoder):
-        result: Tensor = sets(vectors[places], valid)
-        return result
+        return sets(vectors[places], valid)
     if torch.is_grad_enabled() and sets.additive:
         return sets.encode_sampled(vectors[places], valid, draw_elements(valid, CHUNK))
     parts = zip(*(torch.split(each, CHUNK, dim=1) for each in (places, valid)), strict=True)

@@ -90,8 +90,7 @@ def read_sounds(series: "pd.Series[Any]", column: str, root: Path | None, make: 
 
     def load(label: object, cell: Any) -> Tensor:
         data = read_cell(cell, column=column, row=label, what="a sound", root=root)
-        content: Tensor = make(open_sound(data, column=column, row=label, rate=rate))
-        return content
+        return make(open_sound(data, column=column, row=label, rate=rate))
 
     return map_rows(load, series.items())
 

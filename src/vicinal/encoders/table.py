@@ -167,8 +167,7 @@ class TableEncoder(nn.Module):
         part, known = self.encoders[number], item if isinstance(item, Mapping) else {}
         if "states" in known and isinstance(part, PretrainedEncoder):
             return part.onward(known)
-        vectors: Tensor = known["embedded"] if "embedded" in known else part(item)
-        return vectors
+        return known["embedded"] if "embedded" in known else part(item)
 
     def cache(
         self,

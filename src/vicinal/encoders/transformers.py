@@ -3,7 +3,6 @@
 Nothing of a model folder is executed: weights are safetensors only, and code that comes with a model is never run.
 """
 
-import abc
 import contextlib
 import re
 import warnings
@@ -79,6 +78,7 @@ class TransformerEncoder(PretrainedEncoder):
 
     Attributes:
         tower: attribute of models of several kinds of data that holds the part for this kind.
+        processed_by: class of transformers that reads the tokenizer, image processor or feature extractor.
 
     Raises:
         ValueError: when the model cannot be had, or its weights are not ``weights``.
@@ -87,6 +87,7 @@ class TransformerEncoder(PretrainedEncoder):
     name = "folder"
     saved: ClassVar[type[SavedEncoder]] = SavedTransformer
     tower: ClassVar[str]
+    processed_by: ClassVar[str]
 
     def __init__(
         self,
@@ -113,11 +114,6 @@ class TransformerEncoder(PretrainedEncoder):
         super().__init__(columns, net, tune)
         self._dim = find_width(net)
 
-    @classmethod
-    @abc.abstractmethod
-    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
-        """The tokenizer, image processor or feature extractor."""
-
     def _load(self, where: str, options: dict[str, Any]) -> tuple[Any, Any]:
         transformers = optional_import(self.kind, "transformers", self.kind)
         try:
@@ -138,6 +134,11 @@ class TransformerEncoder(PretrainedEncoder):
         if hasattr(net.config, "apply_spec_augment"):
             net.config.apply_spec_augment = False  # it hides parts of the sound while training
         return net, processor
+
+    @classmethod
+    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
+        """What is :attr:`processed_by`."""
+        return getattr(transformers, cls.processed_by).from_pretrained(where, **options)
 
     def _revision(self, where: str, options: dict[str, Any]) -> str | None:
         """The commit of a hub model that was read, from its place in the cache of the hub."""
@@ -281,11 +282,7 @@ class TextTransformer(TransformerEncoder, TextEncoder):
     """
 
     tower = "text_model"
-
-    @classmethod
-    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
-        """The tokenizer."""
-        return transformers.AutoTokenizer.from_pretrained(where, **options)
+    processed_by = "AutoTokenizer"
 
     def front(self) -> list[nn.Module]:
         """What is registered before the stack: the tables of word pieces and places."""
@@ -310,8 +307,7 @@ class TextTransformer(TransformerEncoder, TextEncoder):
 
     def hidden(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """The last layer ``[b, places, dim]``."""
-        hidden: Tensor = self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
-        return hidden
+        return self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
 
 
 class ImageTransformer(TransformerEncoder):
@@ -319,14 +315,16 @@ class ImageTransformer(TransformerEncoder):
 
     kind = "image"
     tower = "vision_model"
+    processed_by = "AutoImageProcessor"
     has_states = True
 
     @classmethod
     def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
         """The image processor that works on PIL images, which needs no torchvision."""
         newer = int(transformers.__version__.split(".", 1)[0]) >= 5
-        chosen: dict[str, Any] = {"backend": "pil"} if newer else {"use_fast": False}
-        return transformers.AutoImageProcessor.from_pretrained(where, **chosen, **options)
+        return super().read_processor(
+            transformers, where, ({"backend": "pil"} if newer else {"use_fast": False}) | options
+        )
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
         """Decode, and do what the model's processor does; float32 ``[n, 3, h, w]``."""
@@ -351,11 +349,7 @@ class AudioTransformer(TransformerEncoder):
 
     kind = "audio"
     tower = "audio_model"
-
-    @classmethod
-    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
-        """The feature extractor."""
-        return transformers.AutoFeatureExtractor.from_pretrained(where, **options)
+    processed_by = "AutoFeatureExtractor"
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
         """Decode, and do what the model's extractor does."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from vicinal.estimators.fitted import FittedModel
 from vicinal.heads.forces import Forces, forces
 from vicinal.heads.kinds import attends, has_members, member_heads
-from vicinal.heads.streaming import simplex_name
+from vicinal.heads.nona import simplex_name
 
 
 @dataclass(frozen=True)

@@ -162,8 +162,7 @@ def neighbor_mean(
         hit = np.isinf(share)
         share = np.where(hit.any(1, keepdims=True), hit, share)
     share = share / share.sum(1, keepdims=True)
-    mean: NDArray[np.float64] = np.einsum("nk,nk...->n...", share, labels[places])
-    return mean
+    return np.einsum("nk,nk...->n...", share, labels[places])
 
 
 def _error(truth: ArrayLike, guess: NDArray[np.float64], classes: Sequence[Any]) -> tuple[float, float]:

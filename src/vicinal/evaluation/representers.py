@@ -7,7 +7,7 @@ Point Selection for Explaining Regularized High-dimensional Models*, ICML 2023 (
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from vicinal.calibration.checks import Floats, check_matrix, check_vector
 
 
 def l1_representers(coefficients: ArrayLike, rows: ArrayLike, slopes: ArrayLike, queries: ArrayLike) -> Floats:
@@ -28,14 +28,9 @@ def l1_representers(coefficients: ArrayLike, rows: ArrayLike, slopes: ArrayLike,
     >>> l1_representers([2.0, 0.0], [[1.0, 5.0]], [-0.5], [[3.0, 7.0]]).tolist()
     [[3.0]]
     """
-    theta = np.abs(_array("coefficients", coefficients, 1))
-    train, test = _array("rows", rows, 2), _array("queries", queries, 2)
-    slope = _array("slopes", slopes, 1)
-    for name, matrix in (("rows", train), ("queries", test)):
-        if matrix.shape[1] != len(theta):
-            raise ValueError(f"{name}: expected {len(theta)} columns as the coefficients, got {matrix.shape[1]}")
-    if len(slope) != len(train):
-        raise ValueError(f"slopes: expected {len(train)} entries as the rows, got {len(slope)}")
+    theta = np.abs(check_vector("coefficients", coefficients))
+    train, test = (check_matrix(n, each, columns=len(theta)) for n, each in (("rows", rows), ("queries", queries)))
+    slope = check_vector("slopes", slopes, size=len(train))
     return -slope[:, None] * ((train * theta) @ test.T)
 
 
@@ -73,7 +68,7 @@ def nuclear_representers(
     ([[1.581139, 0.0]], [[0.0, 3.794733]])
     """
     people, things = _roots(scores, tolerance)
-    slope = _array("slopes", slopes, 1)
+    slope = check_vector("slopes", slopes)
     row = _places("users", users, len(people), len(slope))
     column = _places("items", items, len(things), len(slope))
     if pairs is None:
@@ -95,7 +90,7 @@ def nuclear_representers(
 def _roots(scores: ArrayLike | tuple[ArrayLike, ArrayLike], tolerance: float) -> tuple[Floats, Floats]:
     r"""$U\sqrt S$ and $V\sqrt S$ of the matrix, or of the product of two factors."""
     if isinstance(scores, tuple):
-        of_rows, of_columns = (np.linalg.qr(_array("scores", each, 2)) for each in scores)
+        of_rows, of_columns = (np.linalg.qr(check_matrix("scores", each)) for each in scores)
         if of_rows.R.shape[1] != of_columns.R.shape[1]:
             raise ValueError(
                 f"scores: expected factors of one width, got {of_rows.R.shape[1]} and {of_columns.R.shape[1]}"
@@ -103,20 +98,11 @@ def _roots(scores: ArrayLike | tuple[ArrayLike, ArrayLike], tolerance: float) ->
         left, size, right = np.linalg.svd(of_rows.R @ of_columns.R.T, full_matrices=False)
         left, right = of_rows.Q @ left, (of_columns.Q @ right.T).T
     else:
-        left, size, right = np.linalg.svd(_array("scores", scores, 2), full_matrices=False)
+        left, size, right = np.linalg.svd(check_matrix("scores", scores), full_matrices=False)
     large = size > tolerance * max(float(size[0]), 0.0)
     if not large.any():
         raise ValueError("scores: expected a matrix of rank at least 1, got zeros; there is nothing to explain")
     return left[:, large] * np.sqrt(size[large]), right[large].T * np.sqrt(size[large])
-
-
-def _array(name: str, values: ArrayLike, dimensions: int) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != dimensions:
-        raise ValueError(f"{name}: expected {dimensions} dimension(s), got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite numbers, got some that are not")
-    return array
 
 
 def _places(name: str, values: ArrayLike, limit: int, size: int) -> NDArray[np.int64]:

@@ -211,8 +211,7 @@ def relative_weights(rows: int, weights: ArrayLike | None = None) -> NDArray[np.
     mass = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)
     if mass.shape != (rows,) or not (np.isfinite(mass) & (mass > 0)).all():
         raise ValueError(f"weights: expected {rows} finite numbers above 0, got others")
-    relative: NDArray[np.float64] = mass / mass.mean()
-    return relative
+    return mass / mass.mean()
 
 
 def _finite_shares(truth: Sequence[Any] | NDArray[Any], probabilities: ArrayLike, classes: Sequence[Any]) -> Any:

@@ -144,8 +144,7 @@ def fold_in_shares(
     near, counted = columns[clicked], confidence * values
     system = columns.T @ columns + near.T @ ((counted - 1)[:, None] * near)
     system = system + ridge * torch.eye(columns.shape[1], dtype=columns.dtype)
-    shares: Tensor = targets @ torch.linalg.solve(system, near.T * counted)
-    return shares
+    return targets @ torch.linalg.solve(system, near.T * counted)
 
 
 def _table(interactions: Any, confidence: float | None) -> Any:

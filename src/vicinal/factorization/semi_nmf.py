@@ -98,5 +98,4 @@ def _start(rows: Tensor, rank: int, start: Tensor | Literal["svd"] | torch.Gener
     if start != "svd":
         raise ValueError(f"start: expected 'svd', a tensor or a generator, got {start!r}")
     left, values, _ = torch.linalg.svd(rows, full_matrices=False)
-    weights: Tensor = (left[:, :rank] * values[:rank].sqrt()).clamp(min=_TINY)
-    return weights
+    return (left[:, :rank] * values[:rank].sqrt()).clamp(min=_TINY)

@@ -96,8 +96,7 @@ class Comparables(Kriging):
         last = embeddings[..., embeddings.shape[-1] - self.targets * self.trend :].double()
         each = last.reshape(*last.shape[:-1], self.targets, self.trend)
         each = each if self.place is None else each[..., self.place : self.place + 1, :]
-        scaled: Tensor = each * self.unit[:, None]
-        return scaled
+        return each * self.unit[:, None]
 
     def rescale(self, factor: Tensor, offset: Tensor) -> None:
         """Make the trend say ``factor [T]`` times what it said, plus ``offset [T]``."""

@@ -87,8 +87,7 @@ class FoldMembers:
         Rows of the bank of fold -1 may be seen by all members.
         """
         rows, own_labels, known = self.bank(fold, bank, labels, bank_folds, identity)
-        prediction: Tensor = self.part(fold)(self.columns(fold, queries), rows, own_labels, **known)
-        return prediction
+        return self.part(fold)(self.columns(fold, queries), rows, own_labels, **known)
 
     def out_of_fold(
         self,

@@ -1,7 +1,5 @@
 """Intervals from the distribution of neighbor labels, made to cover by split conformal calibration."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -34,11 +32,6 @@ def weighted_quantile(weights: Tensor, labels: Tensor, level: float) -> Tensor:
     limit = level * mass[:, -1:] * (1 - 8 * torch.finfo(mass.dtype).eps)
     position = torch.searchsorted(mass.contiguous(), limit).clamp(max=labels.shape[-1] - 1)
     return ordered[position[:, 0]] if labels.ndim == 1 else ordered.gather(1, position)[:, 0]
-
-
-def check_levels(levels: Sequence[float]) -> list[float]:
-    """``levels`` if all are from 0 to 1."""
-    return [check_between("levels", level, 0, 1, closed=True) for level in levels]
 
 
 def neighbor_range(weights: Tensor, labels: Tensor, coverage: float) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,8 @@ from vicinal.blockwise.distances import distances
 from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.blockwise.resolution import Resolution
-from vicinal.core.checks import check_integer, check_labels, check_matrices
+from vicinal.core.checks import check_between, check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, check_bank_weight, check_some, warn_of_own_bank
-from vicinal.heads.intervals import check_levels
 from vicinal.heads.nona import NONA, heaviest, mean_label
 from vicinal.index.pairs import pair_score
 from vicinal.masks import SoftStep, softmax
@@ -279,7 +278,7 @@ def label_quantiles(
     """
     check_matrices(queries, bank)
     check_labels(labels, bank.shape[0])
-    levels = check_levels(levels)
+    levels = [check_between("levels", level, 0, 1, closed=True) for level in levels]
     if not len(queries):
         return labels.new_zeros(0, len(levels))
     return attended_quantiles(_attended(head, queries, bank, identity), len(queries), labels, levels)

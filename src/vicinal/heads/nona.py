@@ -13,6 +13,7 @@ from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.resolution import Resolution, lengths
 from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.step_weights import s2_weights
+from vicinal.blockwise.thresholds import Simplex
 from vicinal.core import register
 from vicinal.core.checks import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import (
@@ -23,12 +24,19 @@ from vicinal.heads.admissible import (
     check_some,
     warn_of_own_bank,
 )
-from vicinal.heads.streaming import can_stream, simplex_name
-from vicinal.masks import SoftStep, TopK
+from vicinal.masks import SoftStep, TopK, entmax15, softmax, sparsemax
 from vicinal.masks.simplex import SimplexMap, of_repeated, resolve_simplex
 from vicinal.masks.softstep import StepParameters
 from vicinal.similarity.base import resolution_of, resolve_similarity
 from vicinal.similarity.factors import factors, relative_scores, score_kernel
+
+_SIMPLEX: dict[Any, Simplex] = {softmax: "softmax", sparsemax: "sparsemax", entmax15: "entmax15"}
+"""Simplex maps that can be read a block of the bank at a time, by their names."""
+
+
+def simplex_name(simplex: SimplexMap) -> Simplex | None:
+    """The name of a simplex map that can be streamed, or None."""
+    return _SIMPLEX.get(simplex)
 
 
 @register(
@@ -98,8 +106,15 @@ class NONA(nn.Module):
 
     @property
     def can_stream(self) -> bool:
-        """Whether predictions over large banks are streamed, so that memory does not grow with the bank."""
-        return can_stream(self.mask, self.simplex)
+        """Whether predictions over large banks are streamed, so that memory does not grow with the bank.
+
+        They are with masks and simplex maps of this package; others see whole rows.
+
+        >>> NONA(mask=TopK(3)).can_stream, NONA(mask=nn.Identity()).can_stream
+        (True, False)
+        """
+        known = self.mask is None or type(self.mask) in (SoftStep, TopK)
+        return known and simplex_name(self.simplex) is not None
 
     def streams(self, queries: Tensor, bank: Tensor, bank_weight: Tensor | None = None) -> bool:
         """Whether the prediction of these queries from this bank is streamed."""
@@ -257,8 +272,7 @@ class NONA(nn.Module):
             return queries.new_zeros(0, *labels.shape[1:], dtype=dtype)
         step = _StreamedStep(attention, self, identity, dtype)
         parameters = [value for value in self.parameters() if value.requires_grad]
-        result: Tensor = _Streamed.apply(step, queries, bank, labels, *parameters)  # type: ignore[no-untyped-call]
-        return result
+        return _Streamed.apply(step, queries, bank, labels, *parameters)  # type: ignore[no-untyped-call]
 
     def attention(self, queries: Tensor, bank: Tensor, identity: Identity) -> Attention:
         """What queries attend to in a bank that is read by blocks, with memory that does not grow with it.

@@ -43,8 +43,7 @@ class IntersampleAttention(nn.Module):
         q, k, v = (each.reshape(len(each), self.heads, -1).transpose(0, 1) for each in (q, k, v))  # [heads, n, e]
         attended = scaled_dot_product_attention(q, k, v, attn_mask=allowed).transpose(0, 1).flatten(1)
         hidden = self.norms[0](rows + self.out(attended))
-        result: Tensor = self.norms[1](hidden + self.narrow(gelu(self.wide(hidden))))
-        return result
+        return self.norms[1](hidden + self.narrow(gelu(self.wide(hidden))))
 
 
 class NeuralNearest(nn.Module):
@@ -71,8 +70,7 @@ class NeuralNearest(nn.Module):
     def forward(self, rows: Tensor, bank: Tensor, allowed: Tensor | None = None) -> Tensor:
         """See :meth:`IntersampleAttention.forward`."""
         means = torch.stack([weights @ bank for weights in self.choices(rows, bank, allowed)], dim=1)  # [b, k, d]
-        result: Tensor = rows + self.mix((means - rows[:, None]).flatten(1))
-        return result
+        return rows + self.mix((means - rows[:, None]).flatten(1))
 
     def choices(self, rows: Tensor, bank: Tensor, allowed: Tensor | None = None) -> list[Tensor]:
         """Weights ``[b, N]`` of the first to the k-th soft neighbor; rows sum to 1."""
@@ -146,10 +144,8 @@ class Refined(nn.Module):
 
     def weights(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> Tensor:
         """See :meth:`NONA.weights`."""
-        weights: Tensor = self.head.weights(*self.refine(queries, bank, **identity), **identity)  # type: ignore[operator]
-        return weights
+        return self.head.weights(*self.refine(queries, bank, **identity), **identity)  # type: ignore[operator]
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """See :meth:`NONA.forward`."""
-        result: Tensor = self.head(*self.refine(queries, bank, **identity), labels, **identity)
-        return result
+        return self.head(*self.refine(queries, bank, **identity), labels, **identity)

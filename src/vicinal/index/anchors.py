@@ -53,8 +53,7 @@ def anchor_codes(scores: Tensor, anchors: IdsLike, *, ridge: float = 1e-6, rcond
     else:
         least = (1e-10 if scores.dtype == torch.float64 else 1e-4) if rcond is None else rcond
         inverse = torch.where(values > least * values.max(), 1 / values, 0.0)
-    codes: Tensor = (right.T * inverse) @ (left.T @ scores)
-    return codes
+    return (right.T * inverse) @ (left.T @ scores)
 
 
 def _positions(anchors: IdsLike, rows: int) -> np.ndarray[Any, Any]:

@@ -56,33 +56,28 @@ class ExactIndex(Index):
 
     def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """See :meth:`Index.has`."""
-        is_there: np.ndarray[Any, np.dtype[np.bool_]] = self.bank.positions_of_keys(as_tensor("ids", ids)).numpy() >= 0
-        return is_there
+        return self.bank.positions_of_keys(as_tensor("ids", ids)).numpy() >= 0
 
     def add(self, ids: Any, vectors: Any) -> None:
         """See :meth:`Index.add`."""
         if not self.shared:
             super().add(ids, vectors)
-            return
-        numbers = whole_ids("ids", ids)
-        lost = numbers[~self.has(numbers)]
-        if len(lost):
-            raise ValueError(
-                f"ids: expected rows of the bank that is searched, got {shown(lost)}; add them to the bank"
-            )
+        elif len(lost := self._of_bank(ids, there=False)):
+            expected = "rows of the bank that is searched"
+            raise ValueError(f"ids: expected {expected}, got {shown(lost)}; add them to the bank")
 
     def remove(self, ids: Any) -> None:
         """See :meth:`Index.remove`."""
         if not self.shared:
             super().remove(ids)
-            return
+        elif len(left := self._of_bank(ids, there=True)):
+            expected = "rows that the bank that is searched has no more"
+            raise ValueError(f"ids: expected {expected}, got {shown(left)}; remove them from the bank")
+
+    def _of_bank(self, ids: Any, *, there: bool) -> Array:
+        """Those of ``ids`` that the bank has, or has not."""
         numbers = whole_ids("ids", ids)
-        left = numbers[self.has(numbers)]
-        if len(left):
-            raise ValueError(
-                f"ids: expected rows that the bank that is searched has no more, got {shown(left)}; "
-                "remove them from the bank"
-            )
+        return numbers[self.has(numbers) == there]
 
     def _add(self, ids: Array, vectors: Tensor) -> None:
         self.bank.add(ids, vectors)

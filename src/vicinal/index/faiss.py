@@ -155,8 +155,7 @@ class FaissIndex(Index):
     def _without_far(self, rows: Tensor) -> Tensor:
         """Rows that are not far beyond the others: a fill value would take the range of all codes."""
         length = torch.linalg.vector_norm(torch.from_numpy(self._prepared(rows)).double(), dim=1)
-        near: Tensor = rows[(length <= _FAR * length.median()).to(rows.device)] if len(rows) else rows
-        return near
+        return rows[(length <= _FAR * length.median()).to(rows.device)] if len(rows) else rows
 
     def _add(self, ids: Array, vectors: Tensor) -> None:
         if self._early is not None:  # a few rows may all be far from those that follow, so they are put in again

@@ -107,7 +107,9 @@ class Terms:
 
     Args:
         kind: "words", "letters" (n-grams of three and four within words), "codes" (see :func:`codes`) or "numbers".
-        weights: w of each bucket; None: those that :meth:`fit` finds.
+
+    Attributes:
+        weights: w of each bucket, 1 until :meth:`fit` finds them.
 
     >>> terms = Terms("words").fit(["red shoes", "red hat", "red scarf"])
     >>> shared = terms.shared(terms.of(["red hat"]), terms.of(["a hat"]))
@@ -115,9 +117,9 @@ class Terms:
     True
     """
 
-    def __init__(self, kind: str, weights: Floats | None = None) -> None:
+    def __init__(self, kind: str) -> None:
         self.kind = check_choice("kind", kind, _TERMS)
-        self.weights = np.ones(BUCKETS, dtype=np.float32) if weights is None else weights
+        self.weights: Floats = np.ones(BUCKETS, dtype=np.float32)
         self._buckets = _Buckets(kind)
 
     def counts(self, texts: Sequence[str]) -> Sparse:

@@ -70,7 +70,6 @@ def load_index(folder: str | Path, **settings: Any) -> Index:
 
     def load(place: Path) -> Index:
         factory: Any = entry("index", opened(place).kind).factory
-        index: Index = factory.load(place, **settings)
-        return index
+        return factory.load(place, **settings)
 
     return read_whole(Path(folder), load)

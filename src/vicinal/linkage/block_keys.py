@@ -168,8 +168,7 @@ class Cells:
 
     def tokens(self, kind: str, name: str) -> Tokens:
         """Words or letters of a column."""
-        tokens: Tokens = self.once((kind, name), lambda: _TOKENS[kind](self.columns[name].values))
-        return tokens
+        return self.once((kind, name), lambda: _TOKENS[kind](self.columns[name].values))
 
 
 @dataclass(frozen=True)
@@ -262,8 +261,7 @@ class TokensRule:
         if len(self.known) == 0:
             return np.full(len(tokens.ids), -1)
         place = np.minimum(np.searchsorted(self.known, tokens.hashes), len(self.known) - 1)
-        ranks: Ids = np.where(self.known[place] == tokens.hashes, self.order[place], -1)[tokens.ids]
-        return ranks
+        return np.where(self.known[place] == tokens.hashes, self.order[place], -1)[tokens.ids]
 
 
 Rule = PartsRule | TokensRule
@@ -276,5 +274,4 @@ def runs(starts: Ids, sizes: Ids) -> Ids:
     [5, 6, 7, 9, 10]
     """
     ends: Ids = np.cumsum(sizes)
-    places: Ids = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)
-    return places
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)

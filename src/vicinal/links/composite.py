@@ -184,8 +184,7 @@ class CompositeSoftmax(nn.Module):
 
     def rise(self, a: Tensor, b: Tensor, valid: Tensor | None = None) -> Tensor:
         """The link at ``a`` minus the link at ``b``, ``[..., K]``."""
-        rise: Tensor = self(a, valid) - self(b, valid)
-        return rise
+        return self(a, valid) - self(b, valid)
 
     def primitive(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
         """H, ``[...]``; 0 for a row without valid classes."""

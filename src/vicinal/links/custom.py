@@ -121,10 +121,9 @@ class FromCallable(Curve):
 
     def primitive(self, z: Tensor) -> Tensor:
         """Integral of the function from 0 (or the end of the domain nearest to 0) to ``z``."""
-        value: Tensor = WithDerivative.apply(  # type: ignore[no-untyped-call]
+        return WithDerivative.apply(  # type: ignore[no-untyped-call]
             z, self._integrate(z.detach(), self.panels), self.function
         )
-        return value
 
     def slope(self, z: Tensor) -> Tensor:
         """Slope by autograd."""

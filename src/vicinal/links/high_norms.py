@@ -99,12 +99,10 @@ class Logit(Shaped):
     _value = formula(lambda x: x.log() - torch.log1p(-x))
 
     def _primitive(self, x: Tensor) -> Tensor:
-        primitive: Tensor = torch.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
-        return primitive
+        return torch.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
 
     def _slope(self, x: Tensor) -> Tensor:
-        slope: Tensor = 1 / (x * (1 - x))
-        return slope
+        return 1 / (x * (1 - x))
 
     def _slope_times(self, x: Tensor, step: Tensor) -> Tensor:
         return torch.where(step == 0, 0.0, step / x / (1 - x))  # 1 / x overflows for subnormal scores
@@ -128,8 +126,7 @@ class Arcsin(Shaped):
     _primitive = formula(lambda x: x * torch.asin(x) + _cosine(1 - x, 1 + x))
 
     def _slope(self, x: Tensor) -> Tensor:
-        slope: Tensor = ((1 - x) * (1 + x)).rsqrt()
-        return slope
+        return ((1 - x) * (1 + x)).rsqrt()
 
     _inverse = formula(lambda p: torch.where(p.abs() <= math.pi / 2, p.sin(), torch.nan))
 
@@ -157,12 +154,10 @@ class Arctanh(Shaped):
     _value = formula(lambda x: (torch.log1p(x) - torch.log1p(-x)) / 2)
 
     def _primitive(self, x: Tensor) -> Tensor:
-        primitive: Tensor = (torch.special.xlog1py(1 + x, x) + torch.special.xlog1py(1 - x, -x)) / 2
-        return primitive
+        return (torch.special.xlog1py(1 + x, x) + torch.special.xlog1py(1 - x, -x)) / 2
 
     def _slope(self, x: Tensor) -> Tensor:
-        slope: Tensor = 1 / ((1 - x) * (1 + x))
-        return slope
+        return 1 / ((1 - x) * (1 + x))
 
     _inverse = formula(torch.tanh)
 

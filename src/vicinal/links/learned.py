@@ -144,8 +144,7 @@ class ConvexPotential(nn.Module):
         y = softplus(self.first(z), self.beta)  # [..., width]
         for skip, weight in zip(self.skips, self.hidden, strict=True):
             y = softplus(y @ softplus(weight).T + skip(z), self.beta)
-        value: Tensor = y @ softplus(self.last) + self.last_skip(z)[..., 0] + self.strength / 2 * (z * z).sum(-1)
-        return value
+        return y @ softplus(self.last) + self.last_skip(z)[..., 0] + self.strength / 2 * (z * z).sum(-1)
 
     def forward(self, z: Tensor) -> Tensor:
         """The link: the gradient of psi, ``[..., d]`` to ``[..., d]``; differentiable again."""
@@ -166,8 +165,7 @@ class ConvexPotential(nn.Module):
 
     def rise(self, a: Tensor, b: Tensor) -> Tensor:
         """The link at ``a`` minus the link at ``b``, ``[..., d]``."""
-        rise: Tensor = self(a) - self(b)
-        return rise
+        return self(a) - self(b)
 
     def pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """``(divergence(a, b), h(a) - h(b))``."""

@@ -106,8 +106,7 @@ def _cells(bounds: Callable[[Tensor, Tensor], Range], domain: tuple[float, float
     for center, width in [*landmarks, (start, 1.0)]:
         ends += [center - width * steps, center + width * steps]
     scores = torch.cat(ends)
-    inside: Tensor = torch.unique(scores[(scores >= low) & (scores <= high)])
-    return inside
+    return torch.unique(scores[(scores >= low) & (scores <= high)])
 
 
 def _last_known(known: Callable[[Tensor], Tensor], start: float, end: float) -> float:

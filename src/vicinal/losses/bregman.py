@@ -75,5 +75,4 @@ def bregman(potential: Link, prediction: Tensor, target: Tensor, valid: Tensor |
     Returns:
         The shape of the scores for a curve, else ``[...]``. Differentiable twice.
     """
-    value: Tensor = _Bregman.apply(potential, prediction, target, valid, *potential.tunable())  # type: ignore[no-untyped-call]
-    return value
+    return _Bregman.apply(potential, prediction, target, valid, *potential.tunable())  # type: ignore[no-untyped-call]

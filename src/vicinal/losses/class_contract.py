@@ -218,8 +218,7 @@ class ClassLoss(nn.Module):
             valid: boolean ``[b, K]``; False leaves a class out. A label of such a class does not count, nor a row
                 without any other.
         """
-        value: Tensor = self.loss(scores, target, weight, valid, reduction=self.reduction, **self.hyper)
-        return value
+        return self.loss(scores, target, weight, valid, reduction=self.reduction, **self.hyper)
 
     def extra_repr(self) -> str:
         """Name and settings, for ``print``."""

@@ -277,8 +277,7 @@ def _temperatures(rows: ClassScores, scores: Tensor, before: Tensor | None, temp
     p = p.div_(p.sum(-1, keepdim=True))
     most = rows.count.log()
     divergence = (p.clamp(min=1e-30).log_() * p).sum(-1) + most
-    after: Tensor = temperature * (1 - divergence / torch.where(most > 0, alpha * most, 1.0))
-    return after
+    return temperature * (1 - divergence / torch.where(most > 0, alpha * most, 1.0))
 
 
 class ALDRKL(nn.Module):

@@ -148,8 +148,7 @@ class RowTerms(NamedTuple):
 
 def row_products(one: Tensor, other: Tensor) -> Tensor:
     """Inner products of the rows, ``[b]``."""
-    products: Tensor = torch.linalg.vecdot(one, other)
-    return products
+    return torch.linalg.vecdot(one, other)
 
 
 def some(weight: Tensor) -> Tensor:

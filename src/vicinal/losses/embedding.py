@@ -132,8 +132,7 @@ def miner_facts(miner: Loss | None) -> frozenset[str]:
     settings = getattr(miner, "keywords", {})
     if any(isinstance(value, Tensor) for value in settings.values()):
         return frozenset()
-    facts: frozenset[str] = _miner_facts(getattr(miner, "func", miner))
-    return facts
+    return _miner_facts(getattr(miner, "func", miner))
 
 
 def _miner_facts(miner: Loss | None) -> frozenset[str]:

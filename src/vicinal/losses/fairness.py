@@ -232,5 +232,4 @@ def equal_rates(
     gap = (each / overall - 1).abs()
     if form == "softmax":
         return gap.logsumexp(0) - math.log(len(gap))
-    norm: Tensor = torch.linalg.vector_norm(gap, power)
-    return norm
+    return torch.linalg.vector_norm(gap, power)

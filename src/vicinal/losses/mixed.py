@@ -131,14 +131,13 @@ class MixedLoss(nn.Module):
             columns = nn.functional.normalize(columns, dim=-1)
         relation, weight = self._relations(queries.labels, queries.ids)
         scores = self.criterion.similarity(queries.vectors, columns)
-        value: Tensor = self.criterion.loss(
+        return self.criterion.loss(
             scores,
             mixture.relation(relation).to(scores.dtype),
             mixture.weight(weight, with_anchor=self.kind == "anchor-negative").to(scores.dtype),
             reduction=self.criterion.reduction,
             **self.criterion.hyper,
         )
-        return value
 
     def _relations(self, labels: Tensor, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Relation and weight ``[b, b]`` of the batch with itself."""

@@ -117,8 +117,7 @@ class LossForPML(nn.Module):
         if isinstance(self.criterion, ProxyLoss):
             if indices_tuple is not None or ref_emb is not None:
                 raise ValueError("indices_tuple: expected None, as the columns are vectors of classes, got pairs")
-            of_proxies: Tensor = self.criterion(embeddings, labels)
-            return of_proxies
+            return self.criterion(embeddings, labels)
         queries, columns = self.criterion.sides(embeddings, labels, ref_emb, ref_labels)
         scores, relation, weight = self.criterion.pairs(queries, columns)
         if indices_tuple is not None:
@@ -201,8 +200,7 @@ class LossFromPML(nn.Module):
         allowed = self._allowed(ids, bank_ids if bank is not None else ids, groups)
         if allowed is not None:
             indices = _filtered(indices, allowed, labels, labels if bank_labels is None else bank_labels)
-        value: Tensor = self.loss(embeddings, labels, indices, *reference)
-        return value
+        return self.loss(embeddings, labels, indices, *reference)
 
     @staticmethod
     def _allowed(

@@ -92,8 +92,7 @@ class RegularizerLoss(nn.Module):
         rows = nn.functional.normalize(embeddings, dim=1) if self.normalize else embeddings
         also = [labels] if self.needs_classes else []
         also += [] if self.centers is None else [self.centers]
-        value: Tensor = self.regularizer(rows, *also, **self.settings)
-        return value
+        return self.regularizer(rows, *also, **self.settings)
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""

@@ -80,8 +80,7 @@ class SubspaceLearners(nn.Module):
         if embeddings.shape[1] != self.dim:
             raise ValueError(f"embeddings: expected [b, {self.dim}], got {tuple(embeddings.shape)}")
         part = subspace_slices(self.dim, self.learners)[check_integer("learner", learner, 0, self.learners - 1)]
-        value: Tensor = self.loss(embeddings[:, part], labels)
-        return value
+        return self.loss(embeddings[:, part], labels)
 
     def assign(self, embeddings: Tensor, before: Tensor | None = None) -> Tensor:
         """The cluster of each row ``[n, dim]`` by k-means, ``[n]``; draw each batch from one, and renew them at times.

@@ -75,5 +75,4 @@ def perturbed_topk(
     shape = (samples // 2, *scores.shape)
     device = wide.device if generator is None else generator.device
     noise = torch.randn(shape, generator=generator, dtype=wide.dtype, device=device)
-    result: Tensor = _PerturbedTopK.apply(wide, noise.to(wide.device), k, sigma)  # type: ignore[no-untyped-call]
-    return result
+    return _PerturbedTopK.apply(wide, noise.to(wide.device), k, sigma)  # type: ignore[no-untyped-call]

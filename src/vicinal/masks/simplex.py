@@ -43,8 +43,7 @@ def sparsemax(scores: Tensor) -> Tensor:
     >>> sparsemax(torch.tensor([[1.0, 0.5, -1.0]]))
     tensor([[0.7500, 0.2500, 0.0000]])
     """
-    weights: Tensor = _SparseMap.apply(scores, "sparsemax")  # type: ignore[no-untyped-call]
-    return weights
+    return _SparseMap.apply(scores, "sparsemax")  # type: ignore[no-untyped-call]
 
 
 @_simplex("entmax15", "hard-rejection", "score-shift-invariant", "permutation-invariant", paper="arXiv:1905.05702")
@@ -56,8 +55,7 @@ def entmax15(scores: Tensor) -> Tensor:
     >>> entmax15(torch.tensor([[1.0, 1.0, -9.0]]))
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    weights: Tensor = _SparseMap.apply(scores, "entmax15")  # type: ignore[no-untyped-call]
-    return weights
+    return _SparseMap.apply(scores, "entmax15")  # type: ignore[no-untyped-call]
 
 
 class _SparseMap(torch.autograd.Function):

@@ -102,8 +102,7 @@ def soft_topk_logs(scores: Tensor, counted: Tensor, count: Tensor, alpha: float)
     """
     if scores.numel() == 0:
         return scores
-    result: Tensor = _LogSoftTopK.apply(scores, counted, count.to(scores.dtype), alpha)  # type: ignore[no-untyped-call]
-    return result
+    return _LogSoftTopK.apply(scores, counted, count.to(scores.dtype), alpha)  # type: ignore[no-untyped-call]
 
 
 def log_soft_topk(scores: Tensor, k: int | Tensor, *, alpha: float = 2.0, weight: Tensor | None = None) -> Tensor:

@@ -188,5 +188,4 @@ def deal(
 
 def joined(batch: Sequence[Rows], random: np.random.Generator) -> list[int]:
     """The rows of some pieces, in random order."""
-    rows: list[int] = random.permutation(np.concatenate(batch)).tolist()
-    return rows
+    return random.permutation(np.concatenate(batch)).tolist()

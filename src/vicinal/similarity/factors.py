@@ -54,5 +54,4 @@ def relative_scores(similarity: nn.Module, queries: Tensor, bank: Tensor) -> Ten
     if of is not None and of.shifts:
         bank = bank.to(torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32))
         bank = bank - bank.detach().mean(dim=0)
-    scores: Tensor = similarity(queries, bank)
-    return scores
+    return similarity(queries, bank)

@@ -52,8 +52,7 @@ def bures_wasserstein(
     roots = torch.linalg.eigvalsh(inner).clamp(min=torch.finfo(inner.dtype).tiny).sqrt().sum(-1)
     traces = [matrix.diagonal(dim1=-2, dim2=-1).sum(-1) for matrix in (covariances, bank_covariances)]
     apart = (means[:, None] - bank_means).square().sum(-1)
-    scores: Tensor = 2 * roots - traces[0][:, None] - traces[1] - apart
-    return scores
+    return 2 * roots - traces[0][:, None] - traces[1] - apart
 
 
 def bures_log(base: Tensor, covariances: Tensor) -> Tensor:
@@ -131,8 +130,7 @@ def _transport(base: Tensor, covariances: Tensor) -> Tensor:
     root = torch.linalg.cholesky(base)
     inner: Tensor = _Root.apply(root.mT @ covariances @ root)  # type: ignore[no-untyped-call]
     half = torch.linalg.solve_triangular(root.mT, inner, upper=True)  # R^-T S
-    solution: Tensor = torch.linalg.solve_triangular(root.mT, half.mT, upper=True)
-    return solution
+    return torch.linalg.solve_triangular(root.mT, half.mT, upper=True)
 
 
 class _Lyapunov(torch.autograd.Function):

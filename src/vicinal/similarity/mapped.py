@@ -40,5 +40,4 @@ class Mapped(Similarity):
 
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
-        scores: Tensor = self.similarity(self.query(queries), self.key(bank))
-        return scores
+        return self.similarity(self.query(queries), self.key(bank))

@@ -47,6 +47,10 @@ class AddedLosses(nn.Module):
             targets = labels.long()
         else:
             targets = labels.argmax(dim=-1) if labels.ndim == 2 else self.low + (self.high - self.low) * labels
+        return self.summed(embeddings, targets, ids, groups)
+
+    def summed(self, embeddings: Tensor, targets: Tensor, ids: Tensor, groups: Tensor | None) -> Tensor:
+        """The same for ``targets`` as the criteria take them."""
         total = embeddings.new_zeros((), dtype=torch.promote_types(embeddings.dtype, torch.float32))
         for weight, criterion in zip(self.weights, self.criteria, strict=True):
             identity = {} if isinstance(criterion, ProxyLoss) else {"ids": ids, "groups": groups}

@@ -1,7 +1,7 @@
 """The Lightning module: a batch is its own bank in training; the training rows are the bank in validation."""
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
@@ -169,8 +169,8 @@ class NeighborModule(LightningModule):
         if prediction.ndim > labels.ndim:
             return torch.stack([self._error(one, labels, weight, groups) for one in prediction.unbind(-1)]).mean()
         if getattr(self.criterion, "of_lists", False):
-            return cast(Tensor, self.criterion(prediction, labels, groups))
-        error = cast(Tensor, self.criterion(prediction, labels))
+            return self.criterion(prediction, labels, groups)
+        error = self.criterion(prediction, labels)
         return error if weight is None else weighted_mean(error, weight)
 
     def _unfairness(self, prediction: Tensor, labels: Tensor, ids: Tensor) -> Tensor | float:
@@ -179,7 +179,7 @@ class NeighborModule(LightningModule):
             return 0.0
         if prediction.ndim > labels.ndim:
             return torch.stack([self.fair(one, labels, ids) for one in prediction.unbind(-1)]).mean()
-        return cast(Tensor, self.fair(prediction, labels, ids))
+        return self.fair(prediction, labels, ids)
 
     def setup(self, stage: str) -> None:
         """With several processes, synchronize batch norms and seed each process."""

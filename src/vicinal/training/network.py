@@ -40,8 +40,7 @@ class NeighborNetwork(nn.Module):
     @property
     def width(self) -> int:
         """Numbers in the vector of a row."""
-        width: int = self.projector.dim  # type: ignore[assignment]  # of a module
-        return width
+        return self.projector.dim  # type: ignore[return-value]  # of a module
 
     @property
     def cross_fitted(self) -> bool:

@@ -19,8 +19,7 @@ class _Synchronized:
     def forward(self: Any, input: Tensor) -> Tensor:
         """Batch norm, in training with mean and variance over the rows of all processes."""
         if not self.training:
-            output: Tensor = super().forward(input)  # type: ignore[misc]  # that of the batch norm behind it
-            return output
+            return super().forward(input)  # type: ignore[misc]  # that of the batch norm behind it
         wide = input.to(torch.promote_types(input.dtype, torch.float32))
         dims = [dim for dim in range(input.ndim) if dim != 1]
         shape = [1, -1, *(1 for _ in dims[1:])]
@@ -37,8 +36,7 @@ class _Synchronized:
         normed = apart * (variance + self.eps).rsqrt().view(shape)
         if self.affine:
             normed = normed * self.weight.view(shape) + self.bias.view(shape)
-        result: Tensor = normed.to(input.dtype)
-        return result
+        return normed.to(input.dtype)
 
     def _remember(self: Any, mean: Tensor, variance: Tensor) -> None:
         self.num_batches_tracked.add_(1)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.losses import ProxyLoss
 from vicinal.samplers import BatchSampler
+from vicinal.training.added import AddedLosses
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.rows import Rows
@@ -45,18 +45,13 @@ class SimilarityModule(NeighborModule):
         self, network: NeighborNetwork, train_rows: Rows, settings: TrainingSettings, goal: SimilarityGoal
     ) -> None:
         super().__init__(network, train_rows, settings)
-        self.weights, self.judge = [weight for weight, _ in goal.criteria], goal.judge
-        self.criteria = nn.ModuleList([criterion for _, criterion in goal.criteria])
+        self.losses, self.judge = AddedLosses(goal.criteria), goal.judge
         self._parts: list[tuple[Tensor, Tensor]] = []
 
     def training_step(self, batch: dict[str, Any], batch_index: int) -> Tensor:
         """The weighted sum of the losses."""
         embeddings, labels = self.network.embed(batch["inputs"]), batch["labels"]
-        total = embeddings.new_zeros((), dtype=torch.promote_types(embeddings.dtype, torch.float32))
-        for weight, criterion in zip(self.weights, self.criteria, strict=True):
-            proxies = isinstance(criterion, ProxyLoss)
-            identity = {} if proxies else {"ids": batch["ids"], "groups": batch.get("groups")}
-            total = total + weight * criterion(embeddings, labels, **identity)
+        total = self.losses.summed(embeddings, labels, batch["ids"], batch.get("groups"))
         self.tell("train_error", total, len(labels))
         return total
 

@@ -47,8 +47,7 @@ def inverse_transport_loss(
         tolerance=4 * torch.finfo(plan.dtype).eps,
     )
     entropies = torch.special.xlogy(plan, plan).sum() - torch.special.xlogy(best, best).sum()
-    loss: Tensor = (costs * (plan - best)).sum() + temperature * entropies
-    return loss
+    return (costs * (plan - best)).sum() + temperature * entropies
 
 
 def inverse_transport(

@@ -187,5 +187,4 @@ def _eliminated(plan: Tensor, a: Tensor, b: Tensor, r: Tensor, c: Tensor) -> Ten
     """Solve (b - P' a^-1 P) v = c - P' a^-1 r for v, with b larger by a few last digits."""
     scaled = plan / a[..., :, None]
     system = torch.diag_embed(b * (1 + 8 * torch.finfo(b.dtype).eps)) - plan.mT @ scaled
-    solution: Tensor = torch.linalg.solve(system, c - (scaled.mT @ r[..., None])[..., 0])
-    return solution
+    return torch.linalg.solve(system, c - (scaled.mT @ r[..., None])[..., 0])

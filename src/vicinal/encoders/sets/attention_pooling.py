@@ -41,8 +41,7 @@ class FeatureAttention(nn.Module):
         if valid is not None and not bool(valid.all()):
             logits = logits + torch.where(valid, 0.0, -torch.inf).to(logits.dtype)[..., None]
         values = elements if self.outputs == 1 else elements.repeat(1, 1, self.outputs)
-        pooled: Tensor = (logits.softmax(dim=1) * values).sum(dim=1)
-        return pooled
+        return (logits.softmax(dim=1) * values).sum(dim=1)
 
 
 @register(
@@ -75,8 +74,7 @@ class AttSets(SetEncoder):
 
     def encode(self, elements: Tensor, valid: Tensor) -> Tensor:
         """See :meth:`SetEncoder.encode`."""
-        vectors: Tensor = self.out(self.attention(self.phi(elements), valid))
-        return vectors
+        return self.out(self.attention(self.phi(elements), valid))
 
 
 def two_phase_backward(

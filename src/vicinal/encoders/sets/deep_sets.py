@@ -67,8 +67,7 @@ class DeepSets(AdditiveSetEncoder):
         pooled, count = sums
         if self.pool == "mean":
             pooled = pooled / count.clamp(min=1)
-        vectors: Tensor = self.rho(torch.where(count > 0, pooled, 0.0))
-        return vectors
+        return self.rho(torch.where(count > 0, pooled, 0.0))
 
 
 class EquivariantLayer(nn.Module):

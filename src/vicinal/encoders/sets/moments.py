@@ -77,8 +77,7 @@ class Moments(AdditiveSetEncoder):
         mean = first / count.clamp(min=1)
         variance = (second / count.clamp(min=1) - mean.square()).clamp(min=0)
         moments = torch.cat([mean, (variance + EPSILON).sqrt(), count.log1p()], dim=-1)
-        vectors: Tensor = self.out(moments.to(self.empty.dtype))
-        return vectors
+        return self.out(moments.to(self.empty.dtype))
 
 
 @register(
@@ -112,8 +111,7 @@ class Counts(Moments):
         """See :class:`Counts`."""
         first, count = sums
         moments = [first, first / count.clamp(min=1), count.log1p()]
-        vectors: Tensor = self.out(torch.cat(moments, dim=-1).to(self.empty.dtype))
-        return vectors
+        return self.out(torch.cat(moments, dim=-1).to(self.empty.dtype))
 
 
 @register(
@@ -160,5 +158,4 @@ class SlicedQuantiles(SetEncoder):
         at = (count * halves + 2 * self.levels - 1) // (2 * self.levels) - 1  # [b, K]
         quantiles = places.gather(-1, at[:, None].expand(-1, places.shape[1], -1))  # [b, L, K]
         flat = quantiles.flatten(1) / (len(self.along) * self.levels) ** 0.5
-        vectors: Tensor = self.out(torch.cat([flat, count.to(flat).log1p()], dim=1).to(self.empty.dtype))
-        return vectors
+        return self.out(torch.cat([flat, count.to(flat).log1p()], dim=1).to(self.empty.dtype))

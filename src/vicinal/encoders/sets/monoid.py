@@ -112,5 +112,4 @@ class CommutativeMonoid(SetEncoder):
 
     def encode(self, elements: Tensor, valid: Tensor) -> Tensor:
         """See :meth:`SetEncoder.encode`."""
-        vectors: Tensor = self.out(self.fold(elements, valid))
-        return vectors
+        return self.out(self.fold(elements, valid))

@@ -75,8 +75,7 @@ class PowerSums(AdditiveSetEncoder):
     def read_out(self, sums: Sums) -> Tensor:
         """See :class:`PowerSums`."""
         total, count = sums
-        vectors: Tensor = self.rho(total / count.clamp(min=1) if self.mean else total)
-        return vectors
+        return self.rho(total / count.clamp(min=1) if self.mean else total)
 
 
 @register(

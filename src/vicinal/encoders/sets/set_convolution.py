@@ -49,8 +49,7 @@ class SetConvolution2d(nn.Module):
         g = maps.mean(dim=(-2, -1))  # [b, n, filters]
         factor = self.head_width**-0.5
         shift = self.out(attend(self.query(g), self.key(g), self.value(g), valid, self.heads, factor))
-        result: Tensor = (maps + shift[..., None, None]).relu()
-        return result
+        return (maps + shift[..., None, None]).relu()
 
 
 @register(
@@ -104,5 +103,4 @@ class SetConvolution(SetEncoder):
         for layer in self.layers:
             images = layer(images, valid)
         mean = masked_sum(images.mean(dim=(-2, -1)), valid) / valid.sum(dim=1, keepdim=True).to(images.dtype)
-        vectors: Tensor = self.out(mean)
-        return vectors
+        return self.out(mean)

@@ -47,8 +47,7 @@ class AttentionBlock(nn.Module):
         q = self.query(queries)
         attended = attend(q, self.key(elements), self.value(elements), valid, self.heads, self.factor)
         hidden = self.norms[0](q + attended)
-        result: Tensor = self.norms[1](hidden + self.out(hidden).relu())
-        return result
+        return self.norms[1](hidden + self.out(hidden).relu())
 
 
 def check_heads(dim: int, heads: int) -> int:
@@ -81,8 +80,7 @@ class SelfAttentionBlock(nn.Module):
 
     def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
         """``[b, n, dim]``."""
-        result: Tensor = self.block(elements, elements, valid)
-        return result
+        return self.block(elements, elements, valid)
 
 
 class InducedAttentionBlock(nn.Module):
@@ -107,8 +105,7 @@ class InducedAttentionBlock(nn.Module):
     def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
         """``[b, n, dim]``."""
         points = self.gather(self.points.expand(len(elements), -1, -1), elements, valid)
-        result: Tensor = self.spread(elements, points)
-        return result
+        return self.spread(elements, points)
 
 
 class AttentionPooling(nn.Module):
@@ -130,8 +127,7 @@ class AttentionPooling(nn.Module):
 
     def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
         """``[b, k, dim]``."""
-        result: Tensor = self.block(self.seeds.expand(len(elements), -1, -1), elements, valid)
-        return result
+        return self.block(self.seeds.expand(len(elements), -1, -1), elements, valid)
 
 
 @register(
@@ -172,5 +168,4 @@ class SetTransformer(SetEncoder):
         mask = None if bool(valid.all()) else valid  # without a mask attention is faster
         for block in self.blocks:
             elements = block(elements, mask)
-        vectors: Tensor = self.out(self.pooling(elements, mask)[:, 0])
-        return vectors
+        return self.out(self.pooling(elements, mask)[:, 0])

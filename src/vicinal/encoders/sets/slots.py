@@ -78,8 +78,7 @@ class SlotSums(nn.Module):
         """``[b, K, dim]``."""
         total, mass = sums
         means = (total / (mass + _EPS)[..., None]).transpose(1, 2).flatten(2)
-        result: Tensor = self.norm(self.query(self.slot_norm(self.slots)) + means)
-        return result
+        return self.norm(self.query(self.slot_norm(self.slots)) + means)
 
 
 @register(
@@ -130,5 +129,4 @@ class UMBC(AdditiveSetEncoder):
 
     def read_out(self, sums: Sums) -> Tensor:
         """See :class:`UMBC`."""
-        vectors: Tensor = self.out(self.pooling(self.block(self.slots.read_out(sums)))[:, 0])
-        return vectors
+        return self.out(self.pooling(self.block(self.slots.read_out(sums)))[:, 0])

@@ -40,8 +40,7 @@ class PreNormBlock(nn.Module):
         factor = (x.shape[-1] // self.heads) ** -0.5
         attended = attend(self.query(x), self.key(x), self.value(x), valid, self.heads, factor)
         elements = elements + self.dropout(self.out(attended))
-        result: Tensor = elements + self.dropout(self.network(elements))
-        return result
+        return elements + self.dropout(self.network(elements))
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -99,5 +98,4 @@ class ViewTransformer(SetEncoder):
         values = self.lift(elements)
         for block in self.blocks:
             values = block(values, mask)
-        vectors: Tensor = self.rho(max_mean(values, valid))
-        return vectors
+        return self.rho(max_mean(values, valid))
