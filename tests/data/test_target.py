@@ -52,6 +52,15 @@ def test_task_is_read_from_the_target_with_a_reason(case):
     assert (read.classes is None) == (task == "regression")
 
 
+def test_classes_of_one_row_are_told_of():
+    cells = ["a"] * 9 + ["b"] * 9
+    assert read_target(column(cells)).reason == "texts"
+    assert read_target(column([*cells, "c"])).reason == "texts; 'c' is in one row, too few to learn it"
+    said = "texts; 2 classes, such as 'c', are in one row each, too few to learn them"
+    assert read_target(column([*cells, "c", "d"])).reason == said
+    assert read_target(column([*cells, "c"]), repeats=False).reason == "texts", "rows of a fitted model"
+
+
 def test_categories_are_classes_even_of_numbers():
     read = read_target(column([0.5, 1.5, 2.5] * 5, dtype="category"))
     assert (read.task, read.classes) == ("classification", ["0.5", "1.5", "2.5"])
