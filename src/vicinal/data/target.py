@@ -135,7 +135,8 @@ def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool =
                 "classification",
                 f"only {distinct} different whole numbers; --task regression if their order and distance matter",
             )
-        return "regression", f"numbers, {distinct} different ones"
+        hint = "; --task classification if these are classes" if distinct <= FEW else ""
+        return "regression", f"numbers, {distinct} different ones{hint}"
     if share >= 0.5 and distinct > FEW:
         return "regression", f"{share:.0%} of the cells are numbers"
     return "classification", f"texts{_joined_hint(present)}"
