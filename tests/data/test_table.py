@@ -55,6 +55,11 @@ def test_a_line_of_totals_is_dropped_with_the_reason():
     assert len(prepare_table(frame.assign(price=frame["price"] + 0.5), "price")) == 13
 
 
+def test_what_a_target_is_stands_once():
+    frame = houses(sold=["yes", "0"] * 6)
+    assert prepare_table(frame, "sold", drop=["title"]).reason == "true or false"
+
+
 def test_a_target_of_ranges_is_their_middle_and_other_lists_of_numbers_are_texts():
     frame = pd.DataFrame({"x": range(12), "pay": [f"{10 * n}k-{10 * n + 20}k" for n in range(12)]})
     table = prepare_table(frame, "pay")

@@ -52,6 +52,22 @@ def test_task_is_read_from_the_target_with_a_reason(case):
     assert (read.classes is None) == (task == "regression")
 
 
+def test_classes_of_one_row_are_told_of():
+    cells = ["a"] * 9 + ["b"] * 9
+    assert read_target(column(cells)).reason == "texts"
+    assert read_target(column([*cells, "c"])).reason == "texts; 'c' is in one row, too few to learn it"
+    said = "texts; 2 classes, such as 'c', are in one row each, too few to learn them"
+    assert read_target(column([*cells, "c", "d"])).reason == said
+    assert read_target(column([*cells, "c"]), repeats=False).reason == "texts", "rows of a fitted model"
+
+
+def test_few_different_numbers_that_are_no_classes_by_themselves_may_be_said_to_be():
+    floats = column([1.0, 2.0, 3.0] * 9)
+    assert read_target(floats).reason == "numbers, 3 different ones; --task classification if these are classes"
+    assert read_target(floats, "classification").classes == ["1", "2", "3"]
+    assert read_target(column([n + 0.5 for n in range(30)])).reason == "numbers, 30 different ones"
+
+
 def test_categories_are_classes_even_of_numbers():
     read = read_target(column([0.5, 1.5, 2.5] * 5, dtype="category"))
     assert (read.task, read.classes) == ("classification", ["0.5", "1.5", "2.5"])

@@ -61,7 +61,8 @@ def test_contributions_sum_to_the_score_that_makes_the_probability(model):
             [n.weight for n in one.neighbors], dtype=torch.float64
         )
         odds = scale.slope * (weights @ labels) + torch.tensor(scale.biases, dtype=torch.float64)
-        np.testing.assert_allclose(odds.softmax(0), chance, atol=1e-9)
+        np.testing.assert_allclose((1 - scale.doubt) * odds.softmax(0) + scale.doubt / 3, chance, atol=1e-9)
+    assert scale.doubt == pytest.approx(0.01 / len(labels))
     assert any(n.weight < 0 for one in explained for n in one.neighbors)
     few = model.explain(x[:1], k=3)[0]
     assert few.total == pytest.approx(sum(n.contribution for n in few.neighbors) + few.other_contribution)

@@ -295,7 +295,8 @@ def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypat
     head, scale = model.network_.head, model.target_transform_
     centered = trend.log() - trend.log().mean(dim=1, keepdim=True)
     odds = scale.slope * (head.share * centered + (1 - head.share) * scores) + torch.tensor(scale.biases)
-    np.testing.assert_allclose(said, odds.softmax(dim=1).detach(), rtol=0, atol=1e-5)
+    chances, doubt = odds.softmax(dim=1).detach(), 0.01 / len(frame)
+    np.testing.assert_allclose(said, (1 - doubt) * chances + doubt / count, rtol=0, atol=1e-5)
     for one, chances in zip(model.explain(new, 150), said, strict=True):
         assert (one.probability, one.prediction) == (pytest.approx(chances.max()), model.classes_[chances.argmax()])
         assert one.total == pytest.approx(sum(n.contribution for n in one.neighbors) + one.trend.contribution, abs=1e-9)
@@ -315,6 +316,17 @@ def test_log_odds_of_classes_are_those_of_columns_and_of_rows_together(monkeypat
     assert again.explain(far[:1])[0].trend.value == pytest.approx(float(of_known.max()))
     again.forget(range(900, 930))
     assert set(again.predict(new)) <= set(classes)
+
+
+@pytest.mark.parametrize(("of_both", "chosen"), [(0.19, "trees and kernel"), (0.21, "kernel")])
+def test_trees_of_classes_are_not_taken_by_the_errors_of_rows_that_chose_them(monkeypatch, of_both, chosen):
+    errors = {"trees": 0.1, "kernel": 0.2, "trees and kernel": of_both}
+    monkeypatch.setattr(FittedModel, "error_of_all", lambda self: errors[self.metric])
+    monkeypatch.setattr(FittedModel, "surely_below", lambda *given, **named: True)
+    frame, y = rows(80)
+    auto = NeighborClassifier(**SETTINGS).fit(frame, y > 0)
+    assert auto.metric_ == chosen
+    assert {one.metric for one in auto.fitted_.trials} == {*errors}
 
 
 def test_rows_keep_a_tenth_of_their_slope_where_columns_alone_would_do(monkeypatch):

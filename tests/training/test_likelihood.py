@@ -255,6 +255,20 @@ def test_a_kernel_is_changed_only_where_labels_left_out_say_that_it_pays(seed):
     assert leave_one_out_error(mended, rows) < 0.9 * leave_one_out_error(noisy, rows)
 
 
+def test_a_kernel_that_cannot_tell_rows_apart_is_no_better_than_another():
+    """Of two categories whose lengths ran to nothing, distances round to more than the least noise."""
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.randint(3, (200, 2), generator=generator).double()
+    x = torch.cat([(codes - codes.mean(0)) / codes.std(0), torch.randn(200, 1, generator=generator, dtype=FLOAT)], 1)
+    inputs, pieces = KernelProjector(3, [2]).fit(x).terms(x)
+    rows = known(inputs, pieces, (codes[:, 0] > 1).double() + 0.3 * x[:, 2].sin(), [torch.arange(200)])
+    short = TableKernel.of(torch.tensor([-11, -11, 3, 3, -1.2, -2.3, -8], dtype=FLOAT))
+    assert leave_one_out_error(short, rows) == math.inf
+    changed = corrected(short, rows)
+    assert changed.log_noise > short.log_noise
+    assert leave_one_out_error(changed, rows) < 0.01
+
+
 def test_a_fit_ends_with_the_leave_one_out_error_of_its_own_rows(monkeypatch):
     _, inputs, pieces, labels, _ = problem(n=60)
     groups = torch.arange(30).repeat(2)

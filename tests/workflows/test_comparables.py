@@ -63,6 +63,13 @@ def test_the_report_of_a_fit_shows_adjusted_labels_and_the_trend(place):
     assert (settings["metric"], settings["readout"]) == ("kernel", "comparables")
 
 
+def test_the_dry_run_of_classes_names_both_metrics_and_their_mean(tmp_path, capsys):
+    frame = pd.DataFrame({"a": np.arange(60.0) ** 1.5, "y": ["low", "high"] * 30})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert run(["fit", str(tmp_path / "t.csv"), "--target", "y", "--dry-run"]) == 0
+    assert "a kernel model and a tree model, and keep the better or their mean." in capsys.readouterr().out
+
+
 def test_the_dry_run_names_the_metrics_that_are_tried(place, capsys):
     line = ["fit", str(place / "t.csv"), "--target", "progression", "--id", "key", "--dry-run"]
     assert run(line) == 0

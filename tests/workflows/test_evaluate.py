@@ -257,6 +257,18 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     assert any("members of the ensemble disagree on" in sentence for sentence in audit_findings(found))
 
 
+def test_rows_of_a_class_that_the_model_does_not_know_are_wrong_and_told_of(tmp_path: Path) -> None:
+    """Rows that it learned from, too, which were renamed since: the comparison with baselines was refused for these."""
+    frame = table(80).assign(y=lambda f: np.where(f.a > f.b, "up", "down"))
+    fit_table(TableJob(frame, "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
+    renamed = frame.assign(y=np.where(np.arange(80) % 9, frame.y, "level"))
+    before, found = (audit_table(tmp_path / "model", one) for one in (frame, renamed))
+    assert "Classes that the model does not know count as wrong: 'level' (9 times)." in found.notes
+    assert not any("does not know" in note for note in before.notes)
+    assert set(found.baselines) == set(before.baselines) > {"k-NN"}
+    assert found.scores["accuracy"] < before.scores["accuracy"]
+
+
 @pytest.mark.parametrize(
     ("classes", "told"), [(True, "sets of classes that cover 90%"), (False, "intervals that cover 90%, 95%")]
 )

@@ -246,7 +246,8 @@ def table_kinds(table: Table, kinds: Mapping[str, Kind]) -> dict[str, ColumnKind
 def _as_written(reason: str, form: TableForm, name: str) -> str:
     """``reason``, and how the cells of a column are written, where that is unusual."""
     column = form.columns.get(name)
-    return reason if column is None or not column.sentence else f"{reason}; {column.sentence}"
+    sentence = "" if column is None else column.sentence
+    return reason if sentence in ("", reason) else f"{reason}; {sentence}"
 
 
 def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64]:

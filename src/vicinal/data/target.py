@@ -98,6 +98,7 @@ def read_target(
         classes = None
     else:
         values, classes = _read_classes(name, present, numbers, repeats=repeats)
+        reason += _lone_hint(values) if repeats else ""
     if repeats and len(np.unique(values)) < 2:
         raise ValueError(
             f"column {name}: expected a target that varies, got {short(values[0])} in all {len(values)} rows"
@@ -134,7 +135,8 @@ def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool =
                 "classification",
                 f"only {distinct} different whole numbers; --task regression if their order and distance matter",
             )
-        return "regression", f"numbers, {distinct} different ones"
+        hint = "; --task classification if these are classes" if distinct <= FEW else ""
+        return "regression", f"numbers, {distinct} different ones{hint}"
     if share >= 0.5 and distinct > FEW:
         return "regression", f"{share:.0%} of the cells are numbers"
     return "classification", f"texts{_joined_hint(present)}"
@@ -155,6 +157,18 @@ def _joined_hint(present: pd.Series) -> str:
         if share >= _JOINED and len(parts - {""}) < len(set(cells)):
             return f"; {100 * share:.0f} % of them hold {sign!r}: --separator {sign!r} if those are several classes"
     return ""
+
+
+def _lone_hint(labels: NDArray[np.object_]) -> str:
+    """A hint at classes of one row each, which is either learned from or tested on.
+
+    >>> _lone_hint(np.array(["a", "a", "b", "b", "c"], dtype=object))
+    "; 'c' is in one row, too few to learn it"
+    """
+    lone = [name for name, count in Counter(labels.tolist()).items() if count == 1]
+    if len(lone) < 2:
+        return f"; {short(lone[0])} is in one row, too few to learn it" if lone else ""
+    return f"; {len(lone)} classes, such as {short(lone[0])}, are in one row each, too few to learn them"
 
 
 def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> bool:

@@ -15,7 +15,7 @@ from vicinal.estimators.comparables import SHARE
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import kernel_parts
 from vicinal.estimators.readout import SURELY
-from vicinal.estimators.target_transform import TargetTransform
+from vicinal.estimators.target_transform import DOUBT, TargetTransform
 from vicinal.heads.admissible import Identity
 from vicinal.heads.blend import Blend
 from vicinal.heads.kinds import adjusts
@@ -86,7 +86,8 @@ def blended_classes(trees: FittedModel, kernel: FittedModel, settings: Mapping[s
     sources, known = [head.trend_of(trees.bank.vectors[at]), scores.double()], (kernel.bank_labels()[at], bank.mass[at])
     least = torch.tensor([1e-3, LEAST * calibrate_scores(sources[1], *known).slope])
     slopes, biases, _ = stack_scores(torch.stack(sources), *known, least=least)
-    scale = TargetTransform(name="softmax", slope=float(slopes.sum()), biases=biases.tolist())
+    doubt = DOUBT / len(trees.bank)
+    scale = TargetTransform(name="softmax", slope=float(slopes.sum()), biases=biases.tolist(), doubt=doubt)
     trees = trees.read_out_by(scale)
     heads, share = [head, kernel_parts(kernel.network)[1]], float(slopes[0] / slopes.sum())
     model = _mean(trees, kernel, heads, share, kernel.optimism)

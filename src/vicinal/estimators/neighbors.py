@@ -61,11 +61,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             are ignored by the other two. "auto": for numbers "trees", or "kernel" on tables of at most 64 encoded
             numbers (where categories make more, those of a column share a length), whichever has less error on rows
             that are each predicted from the others (of texts or files alone "kernel"), or, of at most 2,000 rows, the
-            mean of both, each with a share by its error. For one class a row "kernel"; "trees" of at most 32 classes,
-            or 2.5 million rows times classes, and at least 40 rows, where they are better than a kernel by more than a
-            standard error. Where there are images, sounds or sets, or texts without trees or of at least 1,000 rows,
-            "network" if its error on the held-out rows is lower by more than 5 % and a standard error. "network" for
-            all else, and where a loss, folds or attention are asked for.
+            mean of both, each with a share by its error. For one class a row "kernel"; of at most 32 classes, or 2.5
+            million rows times classes, and at least 40 rows log-odds of both where these are better. Where there are
+            images, sounds or sets, or texts without trees or of at least 1,000 rows, "network" if its error on the
+            held-out rows is lower by more than 5 % and a standard error. "network" for all else, and where a loss,
+            folds or attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "s2-ranks" or "s1-ranks" (:class:`vicinal.masks.RankStep`), "s2-reject"
             (:class:`vicinal.masks.RejectingStep`), "topk" (keeps ``n_neighbors``), or None.

@@ -20,6 +20,9 @@ Array = np.ndarray[Any, Any]
 KNOTS = 512
 """Labels between which normal scores are straight lines, at most."""
 
+DOUBT = 0.01
+"""Rows more that are of any class alike, as which what a row of a fit may not have shown is reckoned."""
+
 _BEYOND = {"none": 0.5, "log": 0.25}
 """How far predictions may lie beyond the labels, in ranges of the labels or of their logarithms."""
 
@@ -32,9 +35,9 @@ _SAID = {
     "weighted mean of its neighbors' scores",
     "softmax": "the score of a class is the sum of the weights of its rows, where a negative one counts against it, "
     "and of the trend by columns, if there is one; probabilities are the softmax of {slope:.3g} x score + a constant "
-    "of the class",
+    "of the class{shared}",
     "power": "the score of a class is the share of the weight that its rows have; probabilities are proportional to "
-    "(score + {floor:.3g}) ^ {slope:.3g} x a constant of the class",
+    "(score + {floor:.3g}) ^ {slope:.3g} x a constant of the class{shared}",
     "link": "a prediction has under the link h the weighted mean of h of its neighbors' labels, with h = {link} of a "
     "label less {center:.4g}, over {spread:.4g}{capped}",
     "level": "a prediction is the label that {level:.3g} of the weight of its neighbors' labels does not exceed",
@@ -64,6 +67,9 @@ class TargetTransform(Saved):
     - "power", of classes by trees: scores are shares of rows, or of these moved by a trend, and nearly probabilities:
       $p_k \propto e^{b_k} (\max(s_k, 0) + \epsilon)^a$, calibrated in the same way.
 
+    Of either, all classes share $\delta = 0.01 / n$ alike, n rows of the fit: $(1 - \delta) p_k + \delta / K$. Few rows
+    whose scores separate the classes do not tell that one is out of the question.
+
     Attributes:
         name: "none", "log", "rank", "softmax", "power" or "link".
         ends: the lowest and highest label of each target, see :meth:`within`; empty: predictions are not limited.
@@ -72,6 +78,7 @@ class TargetTransform(Saved):
         slope: a of "softmax" and "power", > 0.
         biases: b of these, of each class.
         floor: $\epsilon$ of "power", > 0.
+        doubt: $\delta$ of these; 0 of models from before there was one.
         link: h, as :func:`vicinal.links.parse` reads it.
         center: c, of "link".
         spread: u, of "link".
@@ -96,6 +103,7 @@ class TargetTransform(Saved):
     slope: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     biases: list[float] = Field(default_factory=list, max_length=1 << 20)
     floor: Annotated[float, Field(gt=0, le=1)] = 1e-3
+    doubt: Annotated[float, Field(ge=0, lt=1)] = 0.0
     link: Annotated[str, Field(max_length=1000)] = ""
     center: float = 0.0
     spread: _Positive = 1.0
@@ -200,6 +208,7 @@ class TargetTransform(Saved):
         known = dict(
             self,
             times=times,
+            shared=f", of which all classes share 1 in {1 / self.doubt:,.0f} alike" if self.doubt else "",
             capped="" if self.cap is None else ", straight beyond {:.4g} and {:.4g}".format(*self.cap),
         )
         return _SAID.get(form, "").format(**known)
@@ -278,7 +287,8 @@ class TargetTransform(Saved):
             values = values if self.name == "softmax" else (values.double().clamp(min=0) + self.floor).log()
             biases = torch.zeros(values.shape[1], dtype=torch.float64)
             biases[: len(self.biases)] = torch.tensor(self.biases, dtype=torch.float64)
-            return torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double()).softmax(dim=1)
+            odds = torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double())
+            return torch.lerp(odds.softmax(dim=1), torch.full_like(odds, 1 / odds.shape[1]), self.doubt)
         if self.name == "rank":
             return _through(values, self.scores, self.labels)
         if self.name == "link":

@@ -350,8 +350,11 @@ def leave_one_out_squares(kernel: TableKernel, rows: KernelRows) -> tuple[Tensor
 
 
 def leave_one_out_error(kernel: TableKernel, rows: KernelRows) -> float:
-    """The mean of :func:`leave_one_out_squares` by weight."""
-    squares, weights = leave_one_out_squares(kernel, rows)
+    """The mean of :func:`leave_one_out_squares` by weight; infinite where the kernel cannot tell rows apart."""
+    try:
+        squares, weights = leave_one_out_squares(kernel, rows)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # torch has it
+        return math.inf
     return float((squares * weights).sum() / weights.sum()) if len(squares) else math.inf
 
 

@@ -267,7 +267,8 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
     notes += ["Scores, baselines and coverage count rows by their weights."] if table.weighted else []
     unknown = unknown_classes(model, table.target)
-    notes += [f"{said}. Between classes of a text it expects {short(separator_of(model))}." for said in unknown]
+    between = f" Between classes of a text it expects {short(separator_of(model))}." if model.multilabel_ else ""
+    notes += [f"{said}.{between}" for said in unknown]
     numbers = model.fitted_.codec.kind == "numbers"
     what, levels = ("intervals", LEVELS) if numbers else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or model.calibrates(level))]
@@ -338,7 +339,10 @@ def _label(label: Any) -> Any:
 
 def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) -> tuple[list[Baseline], list[str]]:
     """Baselines for the new rows, which learn from the rows that the model knows, and notes on them."""
-    known, classes = np.flatnonzero(~new), model.fitted_.codec.classes.tolist()
+    classes = model.fitted_.codec.classes.tolist()
+    # a row of the model may have another class by now, which the model may not know
+    named = np.array([table.several or not classes or label in classes for label in table.target])
+    known = np.flatnonzero(~new & named)
     if len(known) < len(model.bank_) / 2 or len(known) < 10:
         return [], [f"Baselines are left out: they learn from the model's rows; {len(known)} are in this table."]
     rows = replace(table.select(known), times=None)

@@ -118,7 +118,7 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     settings = settings_of(model)
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
     steps: dict[str, Any] = {"metrics": _metrics(model, opened, encoders, rows)}
-    steps |= {"mean": opened.table.task == "regression" and {"kernel", "trees"} <= set(steps["metrics"])}
+    steps |= {"mean": {"kernel", "trees"} <= set(steps["metrics"])}
     steps |= {"steps": -(-sizes["train"] // settings["batch_size"])}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
     tuned = settings["tune"] != "none" and settings["metric"] != "kernel" and not folds

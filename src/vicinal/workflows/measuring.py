@@ -130,15 +130,15 @@ def threshold_notes(model: BankedEstimator) -> list[str]:
 
 
 def unknown_classes(model: BankedEstimator, target: Array) -> list[str]:
-    """For several classes per row, a clause on the classes of ``target`` that the model does not know."""
-    if not isinstance(model, NeighborClassifier) or not model.multilabel_:
+    """A clause on the classes of ``target`` that the model does not know."""
+    if not isinstance(model, NeighborClassifier):
         return []
-    known = set(model.classes_.tolist())
-    names = [name for cell in target for name in cell if name not in known]
+    known, several = set(model.classes_.tolist()), model.multilabel_
+    names = [name for cell in target for name in (cell if several else [cell]) if name not in known]
     if not names:
         return []
     which, often = listed(sorted(set(names)), 100), counted(len(names), "time")
-    return [f"Classes that the model does not know count as missed: {which} ({often})"]
+    return [f"Classes that the model does not know count as {'missed' if several else 'wrong'}: {which} ({often})"]
 
 
 def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Baseline]:
