@@ -8,7 +8,7 @@ import torch
 
 import references.table_kernel as reference
 from vicinal.encoders.components import Components
-from vicinal.encoders.kernel_projector import KernelProjector
+from vicinal.encoders.kernel_projector import KernelProjector, TrendProjector
 
 
 def fitted(n=50, seed=0):
@@ -80,6 +80,19 @@ def test_the_distance_of_the_kernel_is_that_of_the_vectors_up_to_third_order_and
         own = 2 - 2 * (1 + distance) * (-distance).exp() + line
         assert (own <= squared + 1e-15).all()
         assert ((squared - own) <= 0.67 * distance**3).all()
+
+
+def test_lines_are_a_trend_of_their_folds_without_bends():
+    kernel, x = fitted()
+    draw = torch.Generator().manual_seed(2)
+    slopes, starts = (torch.randn(*shape, generator=draw, dtype=torch.float64) for shape in ((4, 2, 3), (4, 2)))
+    projector = TrendProjector(kernel, folds=4, targets=2)
+    projector.take_lines(slopes, starts)
+    folds = torch.arange(len(x)) % 5 - 1
+    got = projector(x, folds)[:, projector.width :].unflatten(1, (2, 3))
+    of_fold = torch.cat([slopes, slopes.mean(dim=0)[None]])[folds]  # of rows of no fold the mean
+    torch.testing.assert_close(got, of_fold * (x - x.mean(dim=0))[:, None], rtol=0, atol=1e-12)
+    torch.testing.assert_close(projector.base, starts.mean(dim=0), rtol=0, atol=1e-12)
 
 
 def test_a_constant_column_says_nothing():

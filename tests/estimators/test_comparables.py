@@ -12,13 +12,14 @@ import torch
 
 from references import comparables as reference
 from vicinal.core.identity import IdentityWarning
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, kernel_metric, load_model
 from vicinal.estimators.calibrating import calibrating_rows, calibrating_units
 from vicinal.estimators.comparables import NOISY, START, USUAL, noise_sentence
 from vicinal.estimators.explanation import Explanation, Neighbor, Trend
 from vicinal.estimators.readout import errors_of
 from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity, admissible
+from vicinal.training.likelihood import TableKernel
 from vicinal.training.rows import spread
 
 METRICS = ("kernel", "trees", "trees and kernel")
@@ -335,3 +336,24 @@ def test_a_readout_of_trees_is_chosen_by_rows_of_other_folds(metric, monkeypatch
     same = model.bank_.folds[at][:, None] == model.bank_.folds
     assert bool((asked[0] & same).any()) == (metric == "kernel")
     assert not asked[0][torch.arange(len(at)), at].any()
+
+
+@pytest.mark.parametrize(("near", "linear", "lines"), [(10.0, 1e-6, True), (0.01, 5.0, False)])
+def test_a_kernel_that_says_by_nearness_what_a_line_says_has_its_trend(monkeypatch, tmp_path, near, linear, lines):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(180, 12))).add_prefix("c")
+    y = (frame @ np.r_[2.0, -1.0, np.zeros(10)] + 0.5 * rng.normal(size=180)).to_numpy()
+    rest = [torch.tensor(value, dtype=torch.float64).log() for value in (near, linear, 1e-3, 0.1)]
+    learned = TableKernel(torch.full((12,), 10.0, dtype=torch.float64).log(), *rest)
+    monkeypatch.setattr(kernel_metric, "fit_kernel", lambda *given, **known: learned)
+    model = NeighborRegressor(metric="kernel", readout="comparables").fit(frame[:150], y[:150])
+    bends = model.network_.projector.slopes[:, 12:]
+    assert bool((bends == 0).all()) is lines
+    new, truth = frame[150:], y[150:]
+    said = model.predict(new)
+    assert np.square(said - truth).mean() < 0.6  # of which 0.25 are noise
+    for one, prediction in zip(model.explain(new, 150), said, strict=True):
+        parts = sum(n.contribution for n in one.neighbors) + one.trend.weight * one.trend.value
+        assert (one.other_count, parts) == (0, pytest.approx(prediction, abs=1e-9))
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), said)

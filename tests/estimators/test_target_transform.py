@@ -254,7 +254,7 @@ def test_logarithms_are_chosen_by_all_rows_where_the_largest_alone_make_the_squa
     assert chosen.target_transform_.name == "log"
 
 
-def uneven(count=160, seed=0):
+def uneven(count=360, seed=0):
     """Two numbers, and labels whose errors are even on logarithms."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (count, 2))
@@ -287,8 +287,9 @@ def test_predictions_by_logarithms_that_were_found_sum_to_what_labels_do(monkeyp
 def test_weights_count_in_what_predictions_by_logarithms_sum_to(monkeypatch):
     x, y = uneven()
     monkeypatch.setattr(fitting, "_scale_of_less_error", lambda tried: ("log", 2.0))
-    model = NeighborRegressor(**QUICK).fit(x, y, sample_weight=1 + 9.0 * (y > np.median(y))).fitted_
+    model = NeighborRegressor(**QUICK).fit(x, y, sample_weight=np.linspace(0.5, 3, len(y))).fitted_
     said, bank, at = model.all_left_out()
+    assert model.codec.transform.constant
     sums = [(each * bank.mass[at]).sum() for each in (model.in_label_units(said), bank.labels[at].double())]
     np.testing.assert_allclose(*sums, rtol=1e-9)
 
@@ -319,3 +320,14 @@ def test_one_label_far_off_does_not_move_all_predictions_by_logarithms(monkeypat
     model = NeighborRegressor(**QUICK).fit(x, y)
     assert model.fitted_.codec.transform.constant == 0
     assert (model.predict(x[:9]) < 10 * usual).all()
+
+
+@pytest.mark.parametrize(("errors", "taken"), [(-2.5, False), (2.5, False), (3.5, True)])
+def test_a_constant_of_logarithms_is_three_standard_errors_from_one(errors, taken):
+    model = NeighborRegressor(metric="kernel", target_transform="log", **QUICK).fit(*uneven()).fitted_
+    said, bank, at = model.all_left_out()
+    labels, units = bank.labels[at].double(), model.in_label_units(said).double()
+    doubt = (labels - labels.sum() / units.sum() * units).square().sum().sqrt()
+    shift = ((labels.sum() - errors * doubt) / units.sum()).log()
+    model.computed.left_out = said + shift, bank, at
+    assert (fitting._with_mean(model).codec.transform.constant != 0) is taken

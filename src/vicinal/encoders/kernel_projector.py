@@ -270,3 +270,10 @@ class TrendProjector(nn.Module):
             means.append(mean)
         self.base.copy_(torch.stack(means).mean(dim=0))
         return self
+
+    @torch.no_grad()
+    def take_lines(self, slopes: Tensor, starts: Tensor) -> None:
+        """Take slopes of the centered columns ``[F, T, p]`` and what all rows get by fold ``[F, T]``, and no bends."""
+        unit = (self.kernel.log_linear / 2).exp() / math.sqrt(self.kernel.parts[-1] + 1)  # of them in the kernel
+        self.slopes[:, : self.trend] = slopes.mT / unit
+        self.base.copy_(starts.mean(dim=0))

@@ -38,6 +38,7 @@ from vicinal.estimators.kernel_metric import (
     is_wide,
     kernel_neighbors,
     kernel_optimism,
+    line_network,
     make_kernel_network,
     may_be_kernel,
     own_lengths,
@@ -221,7 +222,7 @@ def _with_mean(model: FittedModel) -> FittedModel:
 
     Errors that are even on logarithms make $e^{\sum_j w_j \ln y_j}$ the middle of the labels, which lies below their
     mean, of least squared error: it is taken times a constant (Duan, 1983, doi:10.1080/01621459.1983.10478017) that is
-    two standard errors from 1.
+    three standard errors from 1, as the few largest labels make these too small.
     """
     codec = model.codec
     if codec.transform.name != "log" or codec.targets is not None or model.metric == "network":
@@ -230,7 +231,7 @@ def _with_mean(model: FittedModel) -> FittedModel:
     labels, said = (each.double() * bank.mass[at] for each in (bank.labels[at], model.in_label_units(said)))
     times = float(labels.sum() / said.sum())
     doubt = float((labels - times * said).square().sum().sqrt())  # one label far off is no reason to move all others
-    if not abs(float((labels - said).sum())) > 2 * doubt:
+    if not abs(float((labels - said).sum())) > 3 * doubt:
         return model
     transform = codec.transform.model_copy(update={"constant": math.log(times)})
     model = model.with_facts(codec=replace(codec, transform=transform))
@@ -563,10 +564,16 @@ def _with_trend(model: FittedModel, job: FitJob, inputs: RowInputs) -> FittedMod
     if len({*folds[at].tolist()}) <= int(folds.max()):  # a few large groups
         return model
     parts = RowSubset(inputs, at), model.codec.as_predicted(job.rows.labels)[at], folds[at]
-    network = trend_network(model.network, *parts, model.bank.mass[at], float(model.learned.log_amplitude.exp()))
-    few = with_banks(network, inputs, job, model.history, "kernel")
-    few = replace(few, learned=model.learned)
-    few = with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
+
+    def read_out(network: NeighborNetwork) -> FittedModel:
+        few = replace(with_banks(network, inputs, job, model.history, "kernel"), learned=model.learned)
+        return with_fewest_rows(few, trend_head(network), settings["readout"], settings["max_neighbors"])
+
+    mass = model.bank.mass[at]
+    few = read_out(trend_network(model.network, *parts, mass, float(model.learned.log_amplitude.exp())))
+    line, error = line_network(model.network, *parts, mass)
+    if error < few.error_of_all() and (other := read_out(line)).surely_below(few, SHARE, SURELY, of_all=True):
+        few = other
     # a prediction of few rows can be read: it is taken unless many of either sign are better by more than a hundredth
     if settings["readout"] == "comparables" or few.error_of_all() <= (1 + SHARE) * model.error_of_all():
         return few

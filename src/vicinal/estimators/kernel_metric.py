@@ -19,6 +19,7 @@ from vicinal.heads.kinds import weighs_locally
 from vicinal.training import NeighborNetwork
 from vicinal.training.class_kernel import fit_class_kernel
 from vicinal.training.likelihood import LEAST_NOISE, TableKernel, fit_kernel
+from vicinal.training.linear import ridge_folds
 from vicinal.training.rows import RowInputs
 
 _BATCH = 4096
@@ -303,6 +304,23 @@ def trend_network(
     known = {"noise": head.noise().item(), "amplitude": amplitude, "weights": weights.double()}
     trend.projector.fit(encoded(network.encoder, inputs), labels, folds, **known)  # type: ignore[operator]
     return trend.eval()
+
+
+def line_network(
+    network: NeighborNetwork, inputs: RowInputs, labels: Tensor, folds: Tensor, weights: Tensor
+) -> tuple[NeighborNetwork, float]:
+    """The same with the trend of a ridge regression on the columns alone, and its mean error of the rows left out.
+
+    A kernel of long lengths says by nearness what a line says, and its own linear part is then no trend.
+    """
+    labels = labels.reshape(len(labels), -1).double()
+    trend = empty_trend_network(network, int(folds.max()) + 1, labels.shape[1])
+    projector: Any = trend.projector
+    columns = projector.kernel.terms(encoded(network.encoder, inputs))[0]
+    lines = ridge_folds(columns, labels, folds, weights=weights)
+    projector.take_lines(lines.slopes, lines.starts)
+    errors = (lines.predicted(columns, folds) - labels).square().mean(dim=1)
+    return trend.eval(), float((errors * weights).sum() / weights.sum())
 
 
 def kernel_optimism(network: NeighborNetwork, rows: int, loss: float | None = None) -> float:
