@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import nearest, short
 from vicinal.core.identity import Grouped
+from vicinal.core.threads import all_threads
 from vicinal.estimators.inputs import Ids, LabelledRows
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.heads import Kriging
@@ -375,7 +377,8 @@ def embedded(
         for start in range(0, len(inputs), _BLOCK):
             rows = torch.arange(start, min(start + _BLOCK, len(inputs)))
             some = None if folds is None else folds[rows]
-            part = network.embed_all(RowSubset(inputs, rows), device, folds=some)
+            with all_threads() if tuned else nullcontext():
+                part = network.embed_all(RowSubset(inputs, rows), device, folds=some)
             if vectors is None:
                 vectors = torch.empty(len(inputs), part.shape[1], dtype=dtype)
             vectors[start : start + len(rows)] = part.to(_PROCESSOR)
