@@ -63,12 +63,13 @@ class Bank(Grouped):
         store: what holds the rows.
         state: a new object whenever rows are added or removed, so that anything computed from the rows can tell whether
             they are still the same. A copy, also by pickle, keeps this tie.
+        inverted: a state, and what :meth:`whole` gave for it last; None: nothing yet.
         codec: of the model that was asked for it, which names classes; None: labels are shown as they are kept.
     """
 
     codec: LabelCodec | None = None
     _prepared: NearestRows | None = None
-    _whole: tuple[object, WholeBank] | None = None
+    inverted: tuple[object, WholeBank] | None = None
     _line: tuple[object, Tensor, Tensor] | None = None
     _target: int | None = None
 
@@ -213,9 +214,15 @@ class Bank(Grouped):
 
     def whole(self, head: Kriging, vectors: Tensor) -> WholeBank:
         """The predictor that uses all rows as they are now, by ``vectors [N, d]`` or a part of them."""
-        if self._whole is None or self._whole[0] is not self.state or self._whole[1].head is not head:
-            self._whole = self.state, WholeBank(head, vectors, self.weights)
-        return self._whole[1]
+        if self.inverted is None or self.inverted[0] is not self.state or self.inverted[1].head is not head:
+            self.inverted = self.state, WholeBank(head, vectors, self.weights)
+        return self.inverted[1]
+
+    def knowing_whole(self, other: "Bank") -> Self:
+        """Itself, with that predictor of a bank of the same rows, whose vectors are a part of these."""
+        if other.inverted is not None and other.inverted[0] is other.state:
+            self.inverted = self.state, other.inverted[1]
+        return self
 
     def nearest(self, queries: Tensor, k: int, identity: Mapping[str, Tensor | None]) -> Nearest:
         """The ``k`` nearest rows by Euclidean distance: see :meth:`vicinal.blockwise.nearest.NearestRows.search`.
