@@ -7,7 +7,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from vicinal import NeighborRegressor
-from vicinal.core.threads import all_threads, one_thread
+from vicinal.core.threads import _blas, all_threads, one_thread
 from vicinal.encoders import EmbeddingCache, NgramEncoder, build_table_encoder
 from vicinal.estimators import fitted, fitting
 from vicinal.training import trees
@@ -23,8 +23,9 @@ def _two():
 
 
 def used():
-    """Threads of torch, and of all BLAS."""
-    return torch.get_num_threads(), {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+    """Threads of torch, and of the BLAS of numpy and scipy; that of an index, say, may have come later."""
+    known = {each["filepath"] for each in _blas().info()}
+    return torch.get_num_threads(), {each["num_threads"] for each in threadpool_info() if each["filepath"] in known}
 
 
 def test_torch_and_blas_have_one_thread_inside_and_what_they_had_afterwards():
