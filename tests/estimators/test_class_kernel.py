@@ -160,7 +160,7 @@ def test_more_rows_than_one_inverse_holds_are_read_by_the_nearest(monkeypatch):
     monkeypatch.setattr("vicinal.estimators.fitting.WHOLE", 50)
     near = NeighborClassifier(**KERNEL).fit(x[:130], y[:130])
     assert near.network_.head.whole_up_to == 50
-    assert near.bank_._whole is None
+    assert near.bank_.inverted is None
     monkeypatch.undo()
     few = NeighborClassifier(**KERNEL, max_neighbors=40).fit(x[:130], y[:130])
     assert few.network_.head.looked_at(130) == 40

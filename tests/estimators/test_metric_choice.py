@@ -14,6 +14,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, blending, 
 from vicinal.estimators.fitted import FittedModel
 from vicinal.estimators.kernel_metric import PATIENCE
 from vicinal.heads import Kriging
+from vicinal.heads.whole_bank import WholeBank
 from vicinal.report.summary import ModelSettings
 from vicinal.training import likelihood
 from vicinal.training.class_kernel import calibrate_scores
@@ -245,9 +246,18 @@ def test_of_many_rows_both_have_the_same_folds_and_the_better_one_more_of_the_sh
 def test_trees_and_a_kernel_of_all_rows_are_saved_explained_and_changed_together(monkeypatch, tmp_path):
     frame, y = rows()
     monkeypatch.setattr(blending, "LEAST", 0.0)
+    monkeypatch.setattr(blending, "FAR", 0.0)  # so that no few rows do
     monkeypatch.setattr(fitting, "HOPELESS", 1e9)
+    heads, invert = [], WholeBank.__init__
+
+    def watched(self, head, *more):
+        heads.append(head)
+        invert(self, head, *more)
+
+    monkeypatch.setattr(WholeBank, "__init__", watched)
     model = NeighborRegressor(**SETTINGS).fit(frame, y + 3 * np.sin(2 * frame["a"] * frame["b"]))
     assert (model.metric_, model.readout_) == ("trees and kernel", "dense")
+    assert 0 < len(heads) == len({*map(id, heads)})  # the kernel has inverted the matrix for both
     new = rows(30, 1)[0]
     said = model.predict(new)
     for one, prediction in zip(model.explain(new, 150), said, strict=True):

@@ -425,3 +425,15 @@ def test_thousands_of_equally_near_rows_are_not_all_looked_at(monkeypatch):
         torch.ones(3, 2, dtype=FLOAT), bank[:500], Identity(), NearestRows(bank[:500]), ranks[:500]
     )
     assert few[0].tolist() == [499, 498, 497, 496]  # those of lowest rank
+
+
+def test_weights_that_exchanges_have_found_are_not_solved_for_again(monkeypatch):
+    solved, solve = [], kriging_module._solved
+    monkeypatch.setattr(
+        kriging_module, "_solved", lambda matrix, sides: solved.append(len(matrix)) or solve(matrix, sides)
+    )
+    near = torch.tensor([[0.5, 0.5, 0.5], [0.9, 0.8, -2.0]], dtype=torch.float64)
+    weights, active = kriging_weights(torch.eye(3, dtype=torch.float64).expand(2, 3, 3), near)
+    assert solved == [2, 1]  # one has weight on all rows at once, the other on two of them
+    assert active.tolist() == [[True] * 3, [True, True, False]]
+    torch.testing.assert_close(weights, torch.tensor([[1 / 3] * 3, [0.55, 0.45, 0.0]], dtype=torch.float64))

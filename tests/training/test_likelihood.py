@@ -369,23 +369,3 @@ def test_the_first_step_is_the_last_when_the_time_is_over():
     first = most_likely_kernel(rows, start, steps=1)
     torch.testing.assert_close(stopped.values(), first.values())
     assert not torch.equal(stopped.values(), most_likely_kernel(rows, start).values())
-
-
-def test_likelihoods_of_few_rows_take_one_thread_and_leave_the_others_as_they_were(monkeypatch):
-    """Its steps are too small to share: two threads on two cores took two to four times as long."""
-    seen, steps = [], likelihood_module.most_likely_kernel
-
-    def watched(*given, **settings):
-        seen.append(torch.get_num_threads())
-        return steps(*given, **settings)
-
-    monkeypatch.setattr(likelihood_module, "most_likely_kernel", watched)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        inputs = torch.linspace(0, 1, 30, dtype=torch.float64)[:, None]
-        likelihood_module.fit_kernel(inputs, inputs[:, :0], inputs[:, 0].sin())
-        assert set(seen) == {1}
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)

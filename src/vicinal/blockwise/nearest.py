@@ -8,6 +8,7 @@ this bound; their distances are recomputed from differences in float64. If there
 values, the block is scored again in float64; if many remain, from all differences, once for all copies of a row.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,12 +22,16 @@ from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion
 from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.topk import Nearest, topk
 from vicinal.core.checks import check_matrices
+from vicinal.core.threads import all_threads
 
 _FEW = 4
 """Up to this many queries, the product with a block is computed with the bank rows first."""
 
 _NARROW = 16
 """Width up to which zeros are appended: products of fewer columns take up to twice as long."""
+
+_WIDE = 128
+"""Width from which on threads share the product with a block."""
 
 _GROUP = 16
 """Columns of a group, whose lowest is found first: few groups hold a candidate."""
@@ -109,11 +114,12 @@ class NearestRows:
             for rows in row_slices(len(queries), sizes.query_rows)
         ]
         chunk = max(_GROUP, sizes.search_entries // max(1, min(len(queries), sizes.query_rows)) // _GROUP * _GROUP)
-        for start in range(0, len(bank), chunk):
-            block = _Block(start, bank[start : start + chunk], self._norms[start : start + chunk])
-            entries = None if exclusion is None else exclusion.within(start, start + len(block.rows))
-            for tile in tiles:
-                tile.visit(block, entries)
+        with all_threads() if bank.shape[1] >= _WIDE else nullcontext():
+            for start in range(0, len(bank), chunk):
+                block = _Block(start, bank[start : start + chunk], self._norms[start : start + chunk])
+                entries = None if exclusion is None else exclusion.within(start, start + len(block.rows))
+                for tile in tiles:
+                    tile.visit(block, entries)
         nearest = [tile.finish() for tile in tiles]
         return Nearest(torch.cat([one.values for one in nearest]), torch.cat([one.positions for one in nearest]))
 

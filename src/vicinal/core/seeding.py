@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
+from vicinal.core.threads import one_thread
+
 _turn = threading.RLock()
 _borrowed = False
 """Whether a fit has changed the default dtype of the process, and will set it back."""
@@ -31,7 +33,9 @@ if hasattr(os, "register_at_fork"):
 def usual_settings() -> Iterator[None]:
     """Inside, torch is as it starts: float32, gradients on, no inference mode or autocast, new tensors on the CPU.
 
-    Modes belong to a thread, but the default dtype to the process: a caller who changed it waits for his turn.
+    It has one thread, as BLAS has: blocks fit a cache, so that few steps are worth sharing, and these ask for
+    :func:`vicinal.core.threads.all_threads`. Modes belong to a thread, but the default dtype to the process: a caller
+    who changed it waits for his turn.
 
     >>> torch.set_default_dtype(torch.float64)
     >>> with torch.no_grad(), usual_settings():
@@ -51,6 +55,7 @@ def usual_settings() -> Iterator[None]:
         if _borrowed or torch.get_default_dtype() != torch.float32:
             stack.enter_context(_turn)
             stack.enter_context(_float32())
+        stack.enter_context(one_thread())
         yield
 
 

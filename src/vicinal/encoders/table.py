@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice, short
 from vicinal.core.progress import report
+from vicinal.core.threads import all_threads
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
 from vicinal.encoders.category import CategoryEncoder
@@ -294,6 +295,7 @@ class TableEncoder(nn.Module):
         return {f"parts.{number}.{key}" for number, part in enumerate(self.encoders) for key in part.remade_keys()}
 
 
+@all_threads()
 def _embedded(
     part: ColumnEncoder,
     inputs: Inputs,

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import nearest, short
 from vicinal.core.identity import Grouped
+from vicinal.core.threads import all_threads
 from vicinal.estimators.inputs import Ids, LabelledRows
 from vicinal.estimators.label_codec import LabelCodec
 from vicinal.heads import Kriging
@@ -61,12 +63,13 @@ class Bank(Grouped):
         store: what holds the rows.
         state: a new object whenever rows are added or removed, so that anything computed from the rows can tell whether
             they are still the same. A copy, also by pickle, keeps this tie.
+        inverted: a state, and what :meth:`whole` gave for it last; None: nothing yet.
         codec: of the model that was asked for it, which names classes; None: labels are shown as they are kept.
     """
 
     codec: LabelCodec | None = None
     _prepared: NearestRows | None = None
-    _whole: tuple[object, WholeBank] | None = None
+    inverted: tuple[object, WholeBank] | None = None
     _line: tuple[object, Tensor, Tensor] | None = None
     _target: int | None = None
 
@@ -211,9 +214,15 @@ class Bank(Grouped):
 
     def whole(self, head: Kriging, vectors: Tensor) -> WholeBank:
         """The predictor that uses all rows as they are now, by ``vectors [N, d]`` or a part of them."""
-        if self._whole is None or self._whole[0] is not self.state or self._whole[1].head is not head:
-            self._whole = self.state, WholeBank(head, vectors, self.weights)
-        return self._whole[1]
+        if self.inverted is None or self.inverted[0] is not self.state or self.inverted[1].head is not head:
+            self.inverted = self.state, WholeBank(head, vectors, self.weights)
+        return self.inverted[1]
+
+    def knowing_whole(self, other: "Bank") -> Self:
+        """Itself, with that predictor of a bank of the same rows, whose vectors are a part of these."""
+        if other.inverted is not None and other.inverted[0] is other.state:
+            self.inverted = self.state, other.inverted[1]
+        return self
 
     def nearest(self, queries: Tensor, k: int, identity: Mapping[str, Tensor | None]) -> Nearest:
         """The ``k`` nearest rows by Euclidean distance: see :meth:`vicinal.blockwise.nearest.NearestRows.search`.
@@ -375,7 +384,8 @@ def embedded(
         for start in range(0, len(inputs), _BLOCK):
             rows = torch.arange(start, min(start + _BLOCK, len(inputs)))
             some = None if folds is None else folds[rows]
-            part = network.embed_all(RowSubset(inputs, rows), device, folds=some)
+            with all_threads() if tuned else nullcontext():
+                part = network.embed_all(RowSubset(inputs, rows), device, folds=some)
             if vectors is None:
                 vectors = torch.empty(len(inputs), part.shape[1], dtype=dtype)
             vectors[start : start + len(rows)] = part.to(_PROCESSOR)

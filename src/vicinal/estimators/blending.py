@@ -182,4 +182,4 @@ def _tried(model: FittedModel, begin: float, settings: Mapping[str, Any]) -> Fit
 
 def _side_by_side(one: Bank, other: Bank) -> Bank:
     """The rows of a bank, with their vectors in both."""
-    return one.take(np.arange(len(one)), torch.cat([one.vectors, other.vectors], dim=1))
+    return one.take(np.arange(len(one)), torch.cat([one.vectors, other.vectors], dim=1)).knowing_whole(other)

@@ -67,8 +67,9 @@ def kriging_weights(
         if batch == 0:
             return vector, active
         if convex:
-            active = _positive_rows(wide.detach(), right.detach(), active)
-        weights = _weights_on(wide, right, active)[0]
+            active, weights = _positive_rows(wide.detach(), right.detach(), active)
+        if not convex or _has_gradient(wide, right):
+            weights = _weights_on(wide, right, active)[0]
     return weights.to(vector.dtype), active
 
 
@@ -111,12 +112,16 @@ def _weights_of_all(matrix: Tensor, vector: Tensor, inside: Tensor) -> tuple[Ten
     return (of_vector - multiplier[:, None] * of_ones) * inside, multiplier
 
 
+def _has_gradient(*values: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(each.requires_grad for each in values)
+
+
 def _solved(matrix: Tensor, sides: Tensor) -> Tensor:
     """``matrix [b, m, m]`` divided into ``sides [b, m, 2]``; NaN where the matrix is not positive definite.
 
     Without a gradient LAPACK solves each in place, in a third of the time that a clean triangle takes.
     """
-    if (torch.is_grad_enabled() and (matrix.requires_grad or sides.requires_grad)) or matrix.device.type != "cpu":
+    if _has_gradient(matrix, sides) or matrix.device.type != "cpu":
         factor, failed = torch.linalg.cholesky_ex(matrix)
         return torch.cholesky_solve(sides, torch.where((failed > 0)[:, None, None], torch.nan, factor))
     result = sides.detach().mT.contiguous()  # [b, 2, m]
@@ -138,20 +143,21 @@ def _tolerance(matrix: Tensor, vector: Tensor) -> Tensor:
     return (_DIGITS * largest)[:, None]
 
 
-def _positive_rows(matrix: Tensor, vector: Tensor, allowed: Tensor) -> Tensor:
-    """The rows of positive weight ``[b, k]``, by exchanges of all wrong rows at once."""
-    result, active = allowed.clone(), allowed.clone()
+def _positive_rows(matrix: Tensor, vector: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of positive weight ``[b, k]``, by exchanges of all wrong rows at once, and their weights."""
+    result, solved, active = allowed.clone(), torch.zeros_like(vector), allowed.clone()
     queries = torch.arange(len(vector), device=vector.device)  # those that have not settled
     fewest = torch.full_like(queries, vector.shape[1] + 1)
     patience = torch.full_like(queries, _PATIENCE)
+    again = torch.zeros_like(queries, dtype=torch.bool)  # where the weights are not of the rows
+    part, right, limit = matrix, vector, _tolerance(matrix, vector)
     for _ in range(_PIVOTS):
-        part, right = matrix[queries], vector[queries]
         weights, multiplier = _weights_on(part, right, active)
         slope = _multipliers(part, right, weights, multiplier)
-        limit = _tolerance(part, right)
         wrong = torch.where(active, weights < -_DIGITS, slope < -limit) & allowed[queries]
         count = wrong.sum(dim=1)
-        result[queries] = active & ~(weights <= 0)  # NaN stays, to be seen
+        positive = active & ~(weights <= 0)  # NaN stays, to be seen
+        result[queries], solved[queries], again[queries] = positive, weights, (positive != active).any(dim=1)
         better = count < fewest
         fewest = torch.where(better, count, fewest)
         patience = torch.where(better, _PATIENCE, patience - 1)
@@ -162,12 +168,17 @@ def _positive_rows(matrix: Tensor, vector: Tensor, allowed: Tensor) -> Tensor:
         circling = (count > 0) & (patience <= 0)
         if bool(circling.any()):
             places = queries[circling]
+            again[places] = True
             result[places] = _one_row_at_a_time(matrix[places], vector[places], allowed[places])
         queries, active, fewest, patience = queries[going], active[going], fewest[going], patience[going]
+        part, right, limit = part[going], right[going], limit[going]
         if len(queries) == 0:
-            return result
-    result[queries] = _one_row_at_a_time(matrix[queries], vector[queries], allowed[queries])
-    return result
+            break
+    if len(queries):
+        result[queries], again[queries] = _one_row_at_a_time(part, right, allowed[queries]), True
+    if bool(again.any()):
+        solved[again] = _weights_on(matrix[again], vector[again], result[again])[0]
+    return result, solved
 
 
 def _nearest(vector: Tensor, allowed: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from vicinal.core import replaced_file
 from vicinal.core.freeing import large_blocks_apart
 from vicinal.core.progress import report, time_left
 from vicinal.core.seeding import seeded
-from vicinal.core.threads import one_thread
+from vicinal.core.threads import all_threads, one_thread
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder
 from vicinal.encoders.table import TableInputs
 from vicinal.training.added import AddedLosses
@@ -314,5 +314,5 @@ def _threads_for(network: NeighborNetwork) -> Iterator[None]:
     parts = [part for part in network.encoder.modules() if isinstance(part, ColumnEncoder)]  # those of elements, too
     large = any(not part.frozen and part.kind in ("image", "audio") for part in parts)
     tuned = any(not part.frozen and isinstance(part, PretrainedEncoder) for part in parts)
-    with large_blocks_apart() if tuned else nullcontext() if large else one_thread():
+    with large_blocks_apart() if tuned else nullcontext(), all_threads() if tuned or large else one_thread():
         yield

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from vicinal.blockwise.blocks import Buffers
 from vicinal.core.checks import check_labels
 from vicinal.core.progress import report, time_left
-from vicinal.core.threads import one_thread
 
 STEPS = 40
 """Steps of L-BFGS."""
@@ -419,7 +418,6 @@ def by_steps(kernel: TableKernel, rows: KernelRows, near: Tensor, lengths: Tenso
     return other if lower and usual.mean() > SURELY * usual.std() / math.sqrt(len(usual)) else kernel
 
 
-@one_thread()
 def fit_kernel(
     inputs: Tensor,
     pieces: Tensor,

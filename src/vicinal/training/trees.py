@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core.progress import ending_in, report, time_left
+from vicinal.core.threads import all_threads
 from vicinal.encoders.tree_text import class_texts
 
 FOLDS = 5
@@ -153,6 +154,11 @@ class _Tried:
         return self.errors
 
 
+@all_threads()
+def _threads() -> int:
+    return torch.get_num_threads()
+
+
 class _Target:
     """The folds of one target, or of classes, prepared."""
 
@@ -192,7 +198,7 @@ class _Target:
             "feature_pre_filter": False,
             "deterministic": True,
             "force_row_wise": True,
-            "num_threads": 1 if rows.size < _SHARED else torch.get_num_threads(),
+            "num_threads": 1 if rows.size < _SHARED else _threads(),
             "seed": seed % (1 << 31),
             "verbosity": -1,
         }
