@@ -54,9 +54,8 @@ class _Shared:
             now = torch.get_num_threads()
             self.before = self.before if self.inside else now
             self.inside += 1
-            _of_thread.before = (
-                now if now > 1 else self.before
-            )  # a new thread begins with the number that another has set
+            # a new thread begins with the number that another has set
+            _of_thread.before = now if now > 1 else self.before
             torch.set_num_threads(1)
 
     def leave(self) -> None:
