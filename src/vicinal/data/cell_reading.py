@@ -79,8 +79,7 @@ def _each(column: "pd.Series[Any]", reading: Callable[[Any], T]) -> list[T]:
 
 
 def _with_index(cells: Any, column: "pd.Series[Any]", dtype: Any = None) -> "pd.Series[Any]":
-    series: pd.Series[Any] = pd.Series(cells, index=column.index, name=column.name, dtype=dtype)
-    return series
+    return pd.Series(cells, index=column.index, name=column.name, dtype=dtype)
 
 
 def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":

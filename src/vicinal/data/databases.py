@@ -65,8 +65,7 @@ def read_database(path: Path, table: str) -> pd.DataFrame:
 
 
 def _rows(tables: Iterator[pa.Table]) -> pd.DataFrame:
-    frame: pd.DataFrame = pa.concat_tables(list(tables)).to_pandas()
-    return frame
+    return pa.concat_tables(list(tables)).to_pandas()
 
 
 def _refused(database: str, wrong: Exception) -> ValueError:

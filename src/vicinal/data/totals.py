@@ -77,8 +77,7 @@ def _import_ids(frame: pd.DataFrame) -> int:
 
 def _few(filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which rows ``[n]`` have at most half of the usual number of cells."""
-    few: NDArray[np.bool_] = 2 * filled.sum(1) <= int(np.median(filled.sum(1)))
-    return few
+    return 2 * filled.sum(1) <= int(np.median(filled.sum(1)))
 
 
 def _first_note(frame: pd.DataFrame, filled: NDArray[np.bool_]) -> int:

@@ -36,8 +36,7 @@ class NearRows(NamedTuple):
 
     def mean(self, values: Floats) -> Floats:
         """Weighted means ``[b, d]`` of what the known rows have, ``[n, d]``."""
-        means: Floats = np.einsum("bk,bkd->bd", self.weights, values[self.places])
-        return means
+        return np.einsum("bk,bkd->bd", self.weights, values[self.places])
 
 
 class ColumnKernel:

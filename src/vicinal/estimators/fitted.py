@@ -69,8 +69,7 @@ def once(answer: Callable[P, T]) -> Callable[P, T]:
         answers = (model if isinstance(model, FittedModel) else model.fitted_).computed.answers  # of rows as they are
         if key not in answers:
             answers[key] = answer(*arguments, **named)
-        known: T = answers[key]
-        return known
+        return answers[key]
 
     return answer_once
 
@@ -326,8 +325,7 @@ class FittedModel:
         """
         folds = self.computed.folds
         if fold in folds:
-            known: Self = folds[fold]
-            return known
+            return folds[fold]
         members, bank = self.fold_members(), self.bank
         others = (~bank.in_fold(fold)).nonzero()[:, 0].numpy()
         rows = bank.take(others, members.columns(fold, bank.vectors[others]), cells=False)

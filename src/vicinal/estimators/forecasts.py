@@ -159,8 +159,7 @@ class _Rows:
         mass, count = self._mass(at)
         order = np.argsort(values, kind="stable")
         below = np.cumsum(mass[order])
-        sample: Ids = values[order[np.searchsorted(below, (np.arange(count) + 0.5) / count * below[-1])]]
-        return sample
+        return values[order[np.searchsorted(below, (np.arange(count) + 0.5) / count * below[-1])]]
 
     def _until(self) -> float:
         """As far after the last row as the last forecast went."""

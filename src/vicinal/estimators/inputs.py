@@ -135,8 +135,7 @@ def _dense(name: str, matrix: Any) -> Ids:
             f"{name}: expected a sparse matrix that fits in memory with its zeros, got {matrix.shape[0]} x "
             f"{matrix.shape[1]}; make fewer columns of it (sklearn.decomposition.TruncatedSVD)"
         )
-    dense: Ids = matrix.toarray()
-    return dense
+    return matrix.toarray()
 
 
 def as_series(name: str, value: Any) -> Any:

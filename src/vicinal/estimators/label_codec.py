@@ -172,8 +172,7 @@ class NumberCodec(LabelCodec):
 
     def _on_range(self, labels: Tensor) -> Tensor:
         low, high = self.label_ends()
-        scaled: Tensor = (labels - low) / (high - low)
-        return scaled
+        return (labels - low) / (high - low)
 
     def label_ends(self) -> tuple[Any, Any]:
         """The ends of the training labels on the scale of the transform."""
@@ -201,8 +200,7 @@ class NumberCodec(LabelCodec):
         low, high = self.label_ends()
         if self.place is not None:
             prediction = prediction[:, self.place]
-        values: Tensor = low + prediction.double() * (high - low)
-        return values
+        return low + prediction.double() * (high - low)
 
     def without(self, gone: list[Any], left: Sequence[Tensor]) -> Self:
         """Range and transform without labels that only forgotten rows had."""

@@ -181,8 +181,7 @@ def label_column(y: Any) -> Ids:
         table = table.to_numpy() if plain else pd.Series(table).astype(object).to_numpy()
     if table.dtype.kind == "U":  # numpy writes a missing cell among texts as a text
         table = np.where(table == "nan", None, table)
-    values: Ids = table if table.dtype.kind in "biuf" else table.astype(object)
-    return values
+    return table if table.dtype.kind in "biuf" else table.astype(object)
 
 
 def _read_by(form: ColumnForm, cells: Ids) -> Ids:

@@ -45,8 +45,7 @@ def assigned(left: Ids, right: Ids, gains: Floats, most: int = 1) -> Ids:
 
 
 def _numbered(values: Ids) -> Ids:
-    numbers: Ids = np.unique(values, return_inverse=True)[1].ravel()
-    return numbers
+    return np.unique(values, return_inverse=True)[1].ravel()
 
 
 def _assigned(rows: Ids, columns: Ids, gains: Floats, most: int) -> Ids:
@@ -86,8 +85,7 @@ def larger_first(clusters: Ids) -> Ids:
     sizes = np.bincount(clusters)
     numbers = np.empty(len(sizes), dtype=np.int64)
     numbers[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
-    numbered: Ids = numbers[clusters]
-    return numbered
+    return numbers[clusters]
 
 
 def pairs_within(

@@ -27,8 +27,7 @@ class InLabelUnits(nn.Module):
     def forward(self, prediction: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """``[]`` from ``[b]`` and ``[b]``."""
         width = self.high - self.low
-        value: torch.Tensor = self.loss(self.low + width * prediction, self.low + width * labels)
-        return value
+        return self.loss(self.low + width * prediction, self.low + width * labels)
 
 
 class OfLists(InLabelUnits):
@@ -41,8 +40,7 @@ class OfLists(InLabelUnits):
         places, valid = list_places(queries)
         scores, grades = (self.low + (self.high - self.low) * one[places] for one in (prediction, labels))
         apart = grades.masked_fill(~valid, -torch.inf).amax(1) > grades.masked_fill(~valid, torch.inf).amin(1)
-        value: torch.Tensor = self.loss(scores, grades, valid=valid & apart[:, None])  # one grade has no order
-        return value
+        return self.loss(scores, grades, valid=valid & apart[:, None])  # one grade has no order
 
 
 class OfProbabilities(nn.Module):
@@ -54,8 +52,7 @@ class OfProbabilities(nn.Module):
 
     def forward(self, prediction: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """``[]`` from probabilities ``[b, K]`` and one-hot labels ``[b, K]``."""
-        value: torch.Tensor = self.loss(class_scores(prediction, odds="several-labels" in self.loss.facts), labels)
-        return value
+        return self.loss(class_scores(prediction, odds="several-labels" in self.loss.facts), labels)
 
 
 def make_criterion(settings: dict[str, Any], codec: LabelCodec, *, by_row: bool = False) -> nn.Module | None:

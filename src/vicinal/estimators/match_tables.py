@@ -263,8 +263,7 @@ class MatchedTables:
         self._take_in()
         if key not in self._known:
             self._known[key] = make()
-        known: T = self._known[key]
-        return known
+        return self._known[key]
 
     def cached(self, name: str, settings: Any, make: Callable[[], Ids]) -> Ids:
         """An array of large tables, from the folder of a run that came as far as this with them, or made and put there.

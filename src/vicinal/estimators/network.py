@@ -136,8 +136,7 @@ def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, activatio
     simplex = settings["simplex"]
     if simplex == "auto":
         simplex = "entmax15" if activation == "none" else "softmax"
-    head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), simplex)
-    return head
+    return NONA(settings["similarity"], make_mask(settings, dim), simplex)
 
 
 def make_network(

@@ -122,8 +122,7 @@ def _blank(table: Any, kinds: Mapping[str, str]) -> NDArray[np.bool_]:
         return np.zeros(len(table), dtype=bool)
     counts = element_counts(table, {name: kinds[name] for name in read})
     gone = [missing_cells(table[name]) if name not in counts else counts[name].to_numpy() == 0 for name in read]
-    blank: NDArray[np.bool_] = np.all(gone, axis=0)
-    return blank
+    return np.all(gone, axis=0)
 
 
 def _shown(

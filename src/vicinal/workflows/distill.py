@@ -215,8 +215,7 @@ def _student(teacher: BankedEstimator, encoders: dict[str, str]) -> BankedEstima
     changed |= {"tune": "none", "plan": None, "index": None}
     changed |= {"validation_fraction": validation, "metric": "network", "loss": None}
     changed |= {"readout": "auto"} if teacher.metric_ == "kernel" else {}
-    student: BankedEstimator = clone(type(teacher)(**settings)).set_params(**changed)
-    return student
+    return clone(type(teacher)(**settings)).set_params(**changed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,8 +136,7 @@ def _by_content(model: BankedEstimator, table: Table) -> Ids:
     # the same place and cells, and another label: it was corrected since the fit
     corrected = (places < 0) & (home >= 0) & ~np.isin(home, places) & (cells[:n] == cells[n:][home])
     places[corrected] = home[corrected]
-    ids: Ids = np.where(places >= 0, known_ids[places], np.array(None))
-    return ids
+    return np.where(places >= 0, known_ids[places], np.array(None))
 
 
 def log_repeated(

@@ -236,8 +236,7 @@ def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Arr
     part = opened.table.select(split.test)
     frame = part.frame[list(opened.kinds)]
     predict = model.predict_proba if _classes(model) else model.predict
-    predicted: Array = predict(frame, ids=part.ids, groups=part.groups)
-    return predicted
+    return predict(frame, ids=part.ids, groups=part.groups)
 
 
 def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -> Baseline:
@@ -313,8 +312,7 @@ def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple
 
 
 def _classes(model: BankedEstimator) -> list[Any]:
-    classes: list[Any] = model.fitted_.codec.classes.tolist()
-    return classes
+    return model.fitted_.codec.classes.tolist()
 
 
 def named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:

@@ -374,8 +374,7 @@ def ranks_within(scores: Sequence[float] | np.ndarray[Any, Any], queries: Sequen
     [2, 1, 1, 3]
     """
     each = pd.Series(-np.asarray(scores, dtype=np.float64)).groupby(pd.factorize(np.asarray(queries))[0])
-    ranks: list[int] = each.rank(method="first").astype(int).tolist()
-    return ranks
+    return each.rank(method="first").astype(int).tolist()
 
 
 def separator_of(model: BankedEstimator) -> str:

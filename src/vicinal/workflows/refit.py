@@ -366,8 +366,7 @@ def _validation(old: BankedEstimator, table: Table, seed: int) -> Array:
     if table.times is not None:
         return _some(table, np.arange(len(table)), round(old.validation_fraction * len(table)), seed)
     codes = np.unique(table.target, return_inverse=True)[1] if table.task == "classification" else None
-    positions: Array = hold_out(Draw(len(table), seed, table.groups, codes), old.validation_fraction).validation
-    return positions
+    return hold_out(Draw(len(table), seed, table.groups, codes), old.validation_fraction).validation
 
 
 def _compared(

@@ -185,8 +185,7 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _read(part: Path, schema: pa.Schema) -> pd.DataFrame:
-    frame: pd.DataFrame = _as(parquet.read_table(part), schema).to_pandas()
-    return frame
+    return _as(parquet.read_table(part), schema).to_pandas()
 
 
 def _ranks(parts: Sequence[Path], schema: pa.Schema, query: str | None) -> list[int] | None:
