@@ -85,6 +85,9 @@ def test_ids_by_name():
     assert kind_of(values, "PassengerId").kind is kind_of(values, "customerID").kind is None
     assert kind_of(values, "paid").kind == kind_of(values, "PAID").kind == "number"
     assert kind_of(values, "grid").kind == "number"
+    records = ("ticket", "Order Number", "invoice_num", "customer number", "Kundennummer", "Rechnungs-Nr.", "EAN")
+    assert {kind_of(values, name).kind for name in records} == {None}
+    assert {kind_of(values, name).kind for name in ("atomic number", "tickets", "number", "customers")} == {"number"}
 
 
 def test_codes_that_hardly_repeat_are_numbers():

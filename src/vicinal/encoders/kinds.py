@@ -30,7 +30,11 @@ ID_NAME = re.compile(
     re.I,
 )
 _NUMBERED = re.compile(
-    r"(#|\.{3}1|row[_.]?names?|obs|observation|case(_?(id|no))?|s_?no|subject|respondent|participant)\.?", re.I
+    r"(#|\.{3}1|row[_.]?names?|obs|observation|case(_?(id|no))?|s_?no|subject|respondent|participant)\.?|"
+    r"(ticket|order|invoice|claim|booking|listing|transaction|sku|ean|upc|gtin|isbn)([\s_-]?(number|num|code))?|"
+    r"(account|client|customer|employee|member|patient|phone|policy|reference|serial)[\s_-]?num(ber)?|"
+    r"(artikel|auftrags|bestell|kunden|rechnungs|vertrags)[\s_-]?(nr\.?|nummer)",
+    re.I,
 )
 ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|[0-9a-f]{16,}")
 
