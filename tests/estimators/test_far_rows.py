@@ -106,7 +106,8 @@ def test_an_interval_lies_around_a_prediction_that_stands_at_its_limit(scale, y)
 
 def test_an_interval_of_ranks_has_a_width_where_a_prediction_is_the_highest_label():
     x = np.arange(40.0)[:, None]
-    model = NeighborRegressor(metric="kernel", target_transform="rank").fit(x, x[:, 0] + 2 * np.sin(7 * x[:, 0]))
+    y = x[:, 0] + 2 * np.sin(7 * x[:, 0])
+    model = NeighborRegressor(metric="kernel", readout="comparables", target_transform="rank").fit(x, y)
     said, (low, high) = model.predict([[57.0]]), model.predict_interval([[57.0]], 0.5)[0]
     assert low < said == high == model.bank_.labels.max()
 
