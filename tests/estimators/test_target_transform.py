@@ -84,8 +84,8 @@ def test_rows_whose_scores_separate_classes_rule_none_out(name):
     scale = TargetTransform(name=name, slope=99.0, biases=[0.0] * 4, doubt=0.02)
     chances = scale.inverse(torch.tensor([[9.0, 0.0, 0.0, 0.0]]))
     np.testing.assert_allclose(chances, [[0.985, 0.005, 0.005, 0.005]], rtol=0, atol=1e-12)
-    assert "of which all classes share 1 in 50 alike" in scale.sentence
-    assert "share 1 in" not in scale.model_copy(update={"doubt": 0.0}).sentence
+    assert "of these, 1 in 50 is shared by all classes alike" in scale.sentence
+    assert "shared by all classes" not in scale.model_copy(update={"doubt": 0.0}).sentence
 
 
 def test_contributions_sum_to_the_prediction_on_its_scale_and_weights_to_1(model, rows):

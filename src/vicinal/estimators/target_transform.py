@@ -208,7 +208,7 @@ class TargetTransform(Saved):
         known = dict(
             self,
             times=times,
-            shared=f", of which all classes share 1 in {1 / self.doubt:,.0f} alike" if self.doubt else "",
+            shared=f"; of these, 1 in {1 / self.doubt:,.0f} is shared by all classes alike" if self.doubt else "",
             capped="" if self.cap is None else ", straight beyond {:.4g} and {:.4g}".format(*self.cap),
         )
         return _SAID.get(form, "").format(**known)
